@@ -1,0 +1,152 @@
+-- CREATE TABLE AS, SELECT INTO, materialized views, REFRESH with and without
+-- CONCURRENTLY, in transactions and rolled back.
+CREATE SCHEMA t_ctas_matview;
+SET search_path = t_ctas_matview;
+SET jit = off;
+
+CREATE TABLE base (id int PRIMARY KEY, grp text, n int, big text);
+INSERT INTO base SELECT g, chr(97 + g % 4), g * 3 % 17, CASE WHEN g = 5 THEN repeat('big', 50000) END FROM generate_series(1, 40) g;
+
+-- CREATE TABLE AS
+CREATE TABLE c1 AS SELECT * FROM base;
+SELECT count(*), sum(n), sum(length(big)) FROM c1;
+CREATE TABLE c2 (g, total) AS SELECT grp, sum(n) FROM base GROUP BY grp;
+SELECT * FROM c2 ORDER BY g;
+CREATE TABLE c3 AS SELECT * FROM base WITH NO DATA;
+SELECT count(*) FROM c3;
+CREATE TABLE IF NOT EXISTS c1 AS SELECT 1;
+CREATE TABLE c1 AS SELECT 1;
+CREATE TABLE c4 AS SELECT id, 1 / (id - 20) AS x FROM base;
+SELECT * FROM c4;
+CREATE TABLE c4 (a, b, c) AS SELECT 1, 2;
+CREATE TABLE c4 AS VALUES (1, 'a'), (2, 'b');
+SELECT * FROM c4;
+CREATE TABLE c5 AS TABLE c4;
+CREATE TABLE c6 AS SELECT;
+SELECT count(*) FROM c6;
+PREPARE p (int) AS SELECT id, grp FROM base WHERE id < $1;
+CREATE TABLE c7 AS EXECUTE p (4);
+SELECT * FROM c7;
+CREATE TABLE c8 AS SELECT c7, ROW (id, grp) AS r, ARRAY[id] AS a FROM c7;
+CREATE TABLE c8 AS SELECT c7, ARRAY[id] AS a FROM c7;
+SELECT (c7).grp, a FROM c8;
+EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) CREATE TABLE c9 AS SELECT id FROM base;
+SELECT count(*) FROM c9;
+-- it is an ordinary table afterwards
+ALTER TABLE c1 ADD PRIMARY KEY (id);
+UPDATE c1 SET n = -n WHERE grp = 'a';
+DELETE FROM c1 WHERE grp = 'b';
+INSERT INTO c1 VALUES (100, 'z', 0);
+INSERT INTO c1 VALUES (100, 'z', 0);
+SELECT grp, count(*), sum(n) FROM c1 GROUP BY grp ORDER BY grp;
+BEGIN;
+UPDATE base SET n = 1000 WHERE id = 1;
+CREATE TABLE c10 AS SELECT * FROM base WHERE n >= 1000;
+INSERT INTO c10 SELECT id + 1, grp, n FROM c10;
+SELECT id, n FROM c10 ORDER BY id;
+SAVEPOINT s;
+CREATE TABLE c11 AS SELECT * FROM c10;
+UPDATE c11 SET n = 1;
+ROLLBACK TO s;
+SELECT sum(n) FROM c10;
+ROLLBACK;
+SELECT * FROM c10;
+
+-- SELECT INTO
+SELECT id, n INTO s1 FROM base WHERE grp = 'c';
+SELECT count(*), sum(n) FROM s1;
+SELECT * INTO s1 FROM base;
+SELECT * INTO TEMP s2 FROM s1;
+SELECT count(*) FROM s2;
+SELECT * INTO UNLOGGED s3 FROM s1;
+SELECT count(*) FROM s3;
+DO $$ DECLARE x int; BEGIN
+	SELECT count(*) INTO x FROM s1; RAISE NOTICE '%', x;
+	EXECUTE 'CREATE TABLE s4 AS SELECT * FROM s1 WHERE n > 5';
+	RAISE NOTICE '%', (SELECT count(*) > 0 FROM s4);
+END $$;
+
+-- materialized views
+CREATE MATERIALIZED VIEW mv AS SELECT grp, count(*) AS cnt, sum(n) AS total FROM base GROUP BY grp;
+SELECT * FROM mv ORDER BY grp;
+UPDATE base SET n = n + 100 WHERE grp = 'a';
+DELETE FROM base WHERE grp = 'b';
+INSERT INTO base VALUES (101, 'new', 1);
+SELECT * FROM mv ORDER BY grp;
+REFRESH MATERIALIZED VIEW mv;
+SELECT * FROM mv ORDER BY grp;
+REFRESH MATERIALIZED VIEW CONCURRENTLY mv;
+CREATE UNIQUE INDEX mv_g ON mv (grp);
+UPDATE base SET n = n + 1 WHERE grp = 'c';
+UPDATE base SET grp = 'moved' WHERE grp = 'd';
+REFRESH MATERIALIZED VIEW CONCURRENTLY mv;
+SELECT * FROM mv ORDER BY grp;
+REFRESH MATERIALIZED VIEW CONCURRENTLY mv;
+SELECT * FROM mv ORDER BY grp;
+INSERT INTO mv VALUES ('x', 1, 1);
+UPDATE mv SET cnt = 0;
+DELETE FROM mv;
+SELECT * FROM mv FOR UPDATE;
+BEGIN;
+DELETE FROM base WHERE grp = 'a';
+REFRESH MATERIALIZED VIEW mv;
+SELECT * FROM mv ORDER BY grp;
+SAVEPOINT s;
+DELETE FROM base;
+REFRESH MATERIALIZED VIEW mv;
+SELECT count(*) FROM mv;
+ROLLBACK TO s;
+SELECT count(*) FROM mv;
+INSERT INTO base VALUES (102, 'sp', 7);
+REFRESH MATERIALIZED VIEW CONCURRENTLY mv;
+SELECT * FROM mv ORDER BY grp;
+ROLLBACK;
+SELECT * FROM mv ORDER BY grp;
+SET enable_seqscan = off;
+SELECT * FROM mv WHERE grp = 'moved';
+RESET enable_seqscan;
+-- without data, over another one, wide rows, duplicates that CONCURRENTLY refuses
+CREATE MATERIALIZED VIEW mv2 AS SELECT * FROM mv WHERE cnt > 1 WITH NO DATA;
+SELECT * FROM mv2;
+REFRESH MATERIALIZED VIEW mv2;
+SELECT * FROM mv2 ORDER BY grp;
+REFRESH MATERIALIZED VIEW mv2 WITH NO DATA;
+SELECT * FROM mv2;
+CREATE MATERIALIZED VIEW mv3 AS SELECT id, n % 2 AS odd, big FROM base;
+CREATE UNIQUE INDEX ON mv3 (id);
+SELECT count(*), max(length(big)) FROM mv3;
+UPDATE base SET big = repeat('BIG', 60000) WHERE id = 5;
+REFRESH MATERIALIZED VIEW CONCURRENTLY mv3;
+SELECT count(*), max(length(big)) FROM mv3;
+CREATE MATERIALIZED VIEW mv4 AS SELECT n % 2 AS odd FROM base WHERE id = 1;
+CREATE UNIQUE INDEX mv4_u ON mv4 (odd);
+CREATE OR REPLACE FUNCTION refresh_twice() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+	REFRESH MATERIALIZED VIEW mv4;
+	INSERT INTO base SELECT max(id) + 1 FROM base;
+	REFRESH MATERIALIZED VIEW mv3;
+	RETURN (SELECT count(*) FROM mv3);
+END $$;
+SELECT refresh_twice() - (SELECT count(*) FROM mv3) AS one_more;
+DO $$ BEGIN RAISE NOTICE 'rows now %', refresh_twice(); END $$;
+CREATE MATERIALIZED VIEW mvd AS SELECT grp FROM base;
+CREATE INDEX mvd_g ON mvd (grp);
+CREATE UNIQUE INDEX mvd_u ON mvd (grp);
+REFRESH MATERIALIZED VIEW CONCURRENTLY mvd;
+CLUSTER mvd USING mvd_g;
+VACUUM FULL mvd;
+SELECT count(*) FROM mvd WHERE grp = 'a';
+ALTER MATERIALIZED VIEW mv RENAME TO mv_r;
+ALTER MATERIALIZED VIEW mv_r SET (fillfactor = 80);
+SELECT current_setting('default_table_access_method') AS am \gset
+CREATE MATERIALIZED VIEW mvh USING heap AS SELECT id, grp FROM base WHERE id < 10;
+ALTER MATERIALIZED VIEW mvh SET ACCESS METHOD :am;
+SELECT count(*) FROM mvh;
+REFRESH MATERIALIZED VIEW mvh;
+ALTER MATERIALIZED VIEW mvh SET ACCESS METHOD heap;
+SELECT count(*) FROM mvh;
+DROP TABLE base;
+DROP MATERIALIZED VIEW mv3;
+
+SET client_min_messages = warning;
+DROP SCHEMA t_ctas_matview CASCADE;

@@ -1,0 +1,213 @@
+-- Cursors: scroll and backward fetches, WITH HOLD, WHERE CURRENT OF,
+-- insensitivity to later changes of the same transaction, FOR UPDATE cursors.
+CREATE SCHEMA t_cursors;
+SET search_path = t_cursors;
+SET jit = off;
+
+CREATE TABLE t (id int PRIMARY KEY, x int, v text);
+CREATE INDEX t_x ON t (x);
+INSERT INTO t SELECT g, 100 - g, 'v' || g FROM generate_series(1, 10) g;
+
+-- SCROLL over a plain scan, an index scan, and backward from the end
+BEGIN;
+DECLARE c SCROLL CURSOR FOR SELECT * FROM t;
+FETCH 3 FROM c;
+FETCH BACKWARD 2 FROM c;
+FETCH PRIOR FROM c;
+FETCH ABSOLUTE 5 FROM c;
+FETCH RELATIVE -2 FROM c;
+FETCH RELATIVE 0 FROM c;
+FETCH LAST FROM c;
+FETCH NEXT FROM c;
+FETCH BACKWARD 3 FROM c;
+FETCH ABSOLUTE -4 FROM c;
+MOVE FORWARD ALL IN c;
+FETCH BACKWARD ALL FROM c;
+FETCH FIRST FROM c;
+CLOSE c;
+SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
+DECLARE c SCROLL CURSOR FOR SELECT * FROM t ORDER BY x;
+FETCH 2 FROM c;
+FETCH LAST FROM c;
+FETCH BACKWARD 2 FROM c;
+FETCH PRIOR FROM c;
+MOVE BACKWARD ALL IN c;
+FETCH NEXT FROM c;
+DECLARE d SCROLL CURSOR FOR SELECT id FROM t WHERE x < 97 ORDER BY x DESC;
+FETCH 2 FROM d;
+FETCH BACKWARD 1 FROM d;
+FETCH LAST FROM d;
+COMMIT;
+FETCH NEXT FROM c;
+BEGIN;
+DECLARE n NO SCROLL CURSOR FOR SELECT * FROM t;
+FETCH 1 FROM n;
+FETCH BACKWARD 1 FROM n;
+ROLLBACK;
+
+-- a cursor does not see what comes after it, whichever scan it uses
+BEGIN;
+INSERT INTO t VALUES (11, 89, 'mine');
+DECLARE s CURSOR FOR SELECT id, x, v FROM t;
+SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off;
+DECLARE i CURSOR FOR SELECT id, x, v FROM t WHERE x > 0 ORDER BY x DESC;
+SET LOCAL enable_bitmapscan = on; SET LOCAL enable_indexscan = off;
+DECLARE b CURSOR FOR SELECT id, x, v FROM t WHERE x BETWEEN 1 AND 95;
+FETCH 2 FROM s;
+FETCH 2 FROM i;
+FETCH 2 FROM b;
+UPDATE t SET v = 'changed', x = x + 1;
+DELETE FROM t WHERE id IN (4, 8, 11);
+INSERT INTO t VALUES (12, 88, 'late'), (4, 0, 'late');
+FETCH ALL FROM s;
+FETCH ALL FROM i;
+FETCH ALL FROM b;
+SELECT count(*) FROM t;
+ROLLBACK;
+
+-- WITH HOLD: opened before a DELETE or UPDATE of the same transaction, fetched after commit
+BEGIN;
+DECLARE h SCROLL CURSOR WITH HOLD FOR SELECT * FROM t WHERE id <= 4 ORDER BY id;
+DECLARE h2 CURSOR WITH HOLD FOR SELECT * FROM t;
+DELETE FROM t WHERE id IN (2, 3);
+UPDATE t SET v = 'upd' WHERE id = 1;
+FETCH 1 FROM h;
+SAVEPOINT a;
+COMMIT;
+FETCH ALL FROM h;
+FETCH BACKWARD 2 FROM h;
+FETCH 4 FROM h2;
+CLOSE h;
+CLOSE h2;
+SELECT * FROM t WHERE id <= 4 ORDER BY id;
+BEGIN;
+DECLARE h CURSOR WITH HOLD FOR SELECT * FROM t ORDER BY id;
+ROLLBACK;
+FETCH 1 FROM h;
+-- and after the table is emptied and dropped
+CREATE TABLE gone AS SELECT g AS id, repeat('x', g) AS v FROM generate_series(1, 5) g;
+DECLARE h CURSOR WITH HOLD FOR SELECT * FROM gone ORDER BY id;
+DELETE FROM gone WHERE id > 2;
+TRUNCATE gone;
+DROP TABLE gone;
+FETCH ALL FROM h;
+CLOSE ALL;
+
+-- WHERE CURRENT OF
+TRUNCATE t;
+INSERT INTO t SELECT g, g, 'v' || g FROM generate_series(1, 6) g;
+BEGIN;
+DECLARE c CURSOR FOR SELECT * FROM t;
+UPDATE t SET v = 'no' WHERE CURRENT OF c;
+ROLLBACK;
+BEGIN;
+DECLARE c CURSOR FOR SELECT * FROM t;
+FETCH 2 FROM c;
+UPDATE t SET v = 'current' WHERE CURRENT OF c RETURNING *;
+-- a second time, the row has changed meanwhile: no row, with a plain cursor
+UPDATE t SET v = v || '!' WHERE CURRENT OF c RETURNING *;
+FETCH 1 FROM c;
+DELETE FROM t WHERE CURRENT OF c RETURNING *;
+DELETE FROM t WHERE CURRENT OF c RETURNING *;
+UPDATE t SET v = 'deleted' WHERE CURRENT OF c RETURNING *;
+FETCH 1 FROM c;
+UPDATE t SET x = 400, id = 40 WHERE CURRENT OF c RETURNING *;
+FETCH ALL FROM c;
+UPDATE t SET v = 'at end' WHERE CURRENT OF c;
+SELECT * FROM t ORDER BY id;
+ROLLBACK;
+-- FOR UPDATE cursors
+BEGIN;
+DECLARE c CURSOR FOR SELECT * FROM t WHERE id > 2 FOR UPDATE;
+FETCH 1 FROM c;
+UPDATE t SET v = 'first' WHERE CURRENT OF c RETURNING *;
+UPDATE t SET v = v || ' second' WHERE CURRENT OF c RETURNING *;
+FETCH 1 FROM c;
+UPDATE t SET x = 44 WHERE id = 4;
+UPDATE t SET v = 'other column' WHERE CURRENT OF c RETURNING *;
+FETCH 1 FROM c;
+DELETE FROM t WHERE CURRENT OF c RETURNING id;
+DELETE FROM t WHERE id = 6;
+FETCH 1 FROM c;
+FETCH 1 FROM c;
+SELECT * FROM t ORDER BY id;
+ROLLBACK;
+BEGIN;
+DECLARE c CURSOR FOR SELECT * FROM t ORDER BY id FOR UPDATE;
+FETCH 1 FROM c;
+SAVEPOINT s;
+UPDATE t SET v = 'undone' WHERE CURRENT OF c;
+FETCH 1 FROM c;
+DELETE FROM t WHERE CURRENT OF c;
+ROLLBACK TO s;
+UPDATE t SET v = 'kept' WHERE CURRENT OF c RETURNING *;
+FETCH 1 FROM c;
+COMMIT;
+SELECT * FROM t ORDER BY id;
+-- cursors that CURRENT OF cannot use
+BEGIN;
+DECLARE j CURSOR FOR SELECT * FROM t a JOIN t b USING (id) ORDER BY id;
+FETCH 1 FROM j;
+SAVEPOINT s;
+UPDATE t SET v = 'x' WHERE CURRENT OF j;
+ROLLBACK TO s;
+DECLARE o CURSOR FOR SELECT * FROM t ORDER BY v;
+FETCH 1 FROM o;
+SAVEPOINT s;
+UPDATE t SET v = 'x' WHERE CURRENT OF o;
+ROLLBACK TO s;
+UPDATE t SET v = 'x' WHERE CURRENT OF nosuch;
+ROLLBACK;
+
+-- an index scan under CURRENT OF, inherited tables
+BEGIN;
+SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
+DECLARE c CURSOR FOR SELECT * FROM t ORDER BY x;
+FETCH 3 FROM c;
+UPDATE t SET x = x + 1000 WHERE CURRENT OF c RETURNING *;
+FETCH 1 FROM c;
+DELETE FROM t WHERE CURRENT OF c RETURNING *;
+FETCH ALL FROM c;
+SELECT * FROM t ORDER BY x;
+ROLLBACK;
+CREATE TABLE par (id int, v text);
+CREATE TABLE kid () INHERITS (par);
+INSERT INTO par VALUES (1, 'p');
+INSERT INTO kid VALUES (2, 'k');
+BEGIN;
+DECLARE c CURSOR FOR SELECT * FROM par FOR UPDATE;
+FETCH 1 FROM c;
+UPDATE par SET v = 'p2' WHERE CURRENT OF c RETURNING *;
+FETCH 1 FROM c;
+UPDATE par SET v = 'k2' WHERE CURRENT OF c RETURNING *;
+COMMIT;
+SELECT tableoid::regclass, * FROM par ORDER BY id;
+
+-- plpgsql: refcursor, bound cursor, loop with CURRENT OF, function returning a cursor
+DO $$
+DECLARE c CURSOR (lo int) FOR SELECT * FROM t WHERE id > lo ORDER BY id FOR UPDATE; r record; n int := 0;
+BEGIN
+	FOR r IN c (2) LOOP
+		n := n + 1;
+		IF n % 2 = 0 THEN DELETE FROM t WHERE CURRENT OF c;
+		ELSE UPDATE t SET v = 'loop ' || n WHERE CURRENT OF c; END IF;
+	END LOOP;
+	RAISE NOTICE 'seen %', n;
+END $$;
+SELECT * FROM t ORDER BY id;
+CREATE FUNCTION open_it() RETURNS refcursor LANGUAGE plpgsql AS $$
+DECLARE c refcursor := 'named';
+BEGIN
+	UPDATE t SET v = 'before open';
+	OPEN c SCROLL FOR SELECT id, v FROM t ORDER BY id;
+	UPDATE t SET v = 'after open';
+	RETURN c;
+END $$;
+BEGIN;
+SELECT open_it();
+FETCH ALL FROM named;
+FETCH BACKWARD 2 FROM named;
+ROLLBACK;
+
+SET client_min_messages = warning;
+DROP SCHEMA t_cursors CASCADE;

@@ -1,0 +1,254 @@
+/*-------------------------------------------------------------------------
+ *
+ * access.h
+ *	  What the files of the table access method share.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TS_ACCESS_H
+#define TS_ACCESS_H
+
+#include "postgres.h"
+
+#include "access/relscan.h"
+#include "access/skey.h"
+#include "access/tableam.h"
+#include "executor/tuptable.h"
+#include "utils/rel.h"
+
+#include "storage/table.h"
+#include "storage/version.h"
+#include "transaction/visibility.h"
+
+/* ---- relation.c ---- */
+
+/* Cached in rd_amcache: what the engine knows of an open relation. */
+typedef struct TsRelation
+{
+	TsTable    *table;
+	bool		needs_xid;		/* core may have to wait for who inserts here */
+	bool		aliasing;		/* has AFTER ROW triggers: see alias.c */
+} TsRelation;
+
+extern TsRelation *ts_relation_build(Relation rel);
+
+static inline TsRelation *
+ts_relation(Relation rel)
+{
+	TsRelation *info = (TsRelation *) rel->rd_amcache;
+
+	return likely(info != NULL) ? info : ts_relation_build(rel);
+}
+
+static inline TsTable *
+ts_relation_table(Relation rel)
+{
+	return ts_relation(rel)->table;
+}
+
+/* ---- slot.c ---- */
+
+/*
+ * A slot that shows a version.  The tuple is a MinimalTuple, in the arena or,
+ * when the slot has a copy, in its memory context.
+ */
+typedef struct TsSlot
+{
+	MinimalTupleTableSlot base;
+	TsVersion  *version;		/* identity only: may have been freed */
+	TsVersion  *header;			/* its header, or header_copy; NULL if none */
+	union
+	{
+		TsVersion	version;
+		char		space[TS_VERSION_HEADER];
+	}			header_copy;
+} TsSlot;
+
+extern TupleTableSlotOps ts_slot_ops;
+
+#define ts_is_slot(slot)	((slot)->tts_ops == &ts_slot_ops)
+
+extern void ts_slot_init_ops(void);
+extern void ts_slot_store(TupleTableSlot *slot, TsVersion *version, ItemPointer tid,
+						  Relation rel, bool copy);
+extern void ts_slot_set_version(TupleTableSlot *slot, TsVersion *version);
+
+static inline void
+ts_slot_store_row(TupleTableSlot *slot, TsVersion *version, TsRowRef ref,
+				  Relation rel, bool copy);
+
+/* ---- alias.c ---- */
+
+#define TS_ALIAS_FIRST_BLOCK	((BlockNumber) 0x80000000)
+#define ts_is_alias(tid)	\
+	(ItemPointerGetBlockNumberNoCheck(tid) >= TS_ALIAS_FIRST_BLOCK)
+
+extern bool ts_alias_everywhere;
+
+#define ts_aliasing(rel)	(ts_alias_everywhere || ts_relation(rel)->aliasing)
+
+extern void ts_alias_request(void);
+extern void ts_alias_startup(void);
+extern void ts_alias_of_version(TsRowRef ref, TsVersion *version, ItemPointer tid);
+extern bool ts_alias_resolve(ItemPointer tid, TsRowRef *ref, TsVersion **version);
+
+/* The TID under which a version is shown. */
+static inline void
+ts_shown_tid(Relation rel, TsRowRef ref, TsVersion *version, ItemPointer tid)
+{
+	ts_ref_tid(ref, tid);
+	if (unlikely(ts_my_live_word != 0) &&
+		ts_is_mine(ts_version_creator(version)) &&
+		(version->flags & TS_V_INSERTED) == 0 && ts_aliasing(rel))
+		ts_alias_of_version(ref, version, tid);
+}
+
+static inline void
+ts_slot_store_row(TupleTableSlot *slot, TsVersion *version, TsRowRef ref,
+				  Relation rel, bool copy)
+{
+	ItemPointerData tid;
+
+	ts_shown_tid(rel, ref, version, &tid);
+	ts_slot_store(slot, version, &tid, rel, copy);
+}
+
+/* The row a TID names, real or alias; *version is set for an alias only. */
+static inline bool
+ts_resolve_tid(Relation rel, ItemPointer tid, TsRowRef *ref, TsVersion **version)
+{
+	*version = NULL;
+	if (unlikely(ts_is_alias(tid)))
+		return ts_alias_resolve(tid, ref, version);
+	return ts_table_row(ts_relation_table(rel), tid, ref);
+}
+
+/* ---- change.c: checks shared by update, delete and lock ---- */
+
+typedef struct TsChange
+{
+	Relation	rel;
+	TsTable    *table;
+	TsRowRef	ref;
+	ItemPointerData tid;		/* real TID of the row */
+	TsReadView	view;
+	bool		newest;			/* whatever is newest, not what the view sees */
+	Snapshot	crosscheck;
+	CommandId	cid;
+	LockWaitPolicy policy;
+	XLTW_Oper	oper;
+	LockTupleMode mode;
+	bool		queued;			/* holds the heavyweight tuple lock */
+} TsChange;
+
+extern void ts_change_init(TsChange *change, Relation rel, TsRowRef ref,
+						   Snapshot snapshot, CommandId cid, LockTupleMode mode,
+						   XLTW_Oper oper);
+extern TM_Result ts_change_begin(TsChange *change, TsVersion **head, TM_FailureData *tmfd);
+extern bool ts_change_wait(TsChange *change, uint64 live_word, uint16 tag);
+extern void ts_change_end(TsChange *change);
+extern TM_Result ts_change_self(TsChange *change, TsVersion *head, TM_FailureData *tmfd);
+extern TM_Result ts_change_superseded(TsChange *change, TsVersion *head, TM_FailureData *tmfd);
+
+/* ---- callbacks, by file ---- */
+
+extern const TableAmRoutine *ts_table_am_routine(void);
+
+/* scan.c */
+extern TableScanDesc ts_scan_begin(Relation rel, Snapshot snapshot, int nkeys,
+								   ScanKeyData *key, ParallelTableScanDesc pscan,
+								   uint32 flags);
+extern void ts_scan_end(TableScanDesc scan);
+extern void ts_scan_rescan(TableScanDesc scan, ScanKeyData *key, bool set_params,
+						   bool allow_strat, bool allow_sync, bool allow_pagemode);
+extern bool ts_scan_getnextslot(TableScanDesc scan, ScanDirection direction,
+								TupleTableSlot *slot);
+extern void ts_scan_set_tidrange(TableScanDesc scan, ItemPointer mintid, ItemPointer maxtid);
+extern bool ts_scan_getnextslot_tidrange(TableScanDesc scan, ScanDirection direction,
+										 TupleTableSlot *slot);
+extern TsBlock *ts_scan_next_block(TableScanDesc scan);
+extern void ts_scan_set_blocks(TableScanDesc scan, BlockNumber first, BlockNumber count);
+extern const TsReadView *ts_scan_view(TableScanDesc scan);
+extern Size ts_parallelscan_estimate(Relation rel);
+extern Size ts_parallelscan_initialize(Relation rel, ParallelTableScanDesc pscan);
+extern void ts_parallelscan_reinitialize(Relation rel, ParallelTableScanDesc pscan);
+extern bool ts_scan_bitmap_next_block(TableScanDesc scan, struct TBMIterateResult *tbmres);
+extern bool ts_scan_bitmap_next_tuple(TableScanDesc scan, struct TBMIterateResult *tbmres,
+									  TupleTableSlot *slot);
+extern bool ts_scan_sample_next_block(TableScanDesc scan, struct SampleScanState *state);
+extern bool ts_scan_sample_next_tuple(TableScanDesc scan, struct SampleScanState *state,
+									  TupleTableSlot *slot);
+extern bool ts_scan_analyze_next_block(TableScanDesc scan, BlockNumber blockno,
+									   BufferAccessStrategy bstrategy);
+extern bool ts_scan_analyze_next_tuple(TableScanDesc scan, TransactionId OldestXmin,
+									   double *liverows, double *deadrows,
+									   TupleTableSlot *slot);
+
+/* fetch.c */
+extern struct IndexFetchTableData *ts_index_fetch_begin(Relation rel);
+extern void ts_index_fetch_reset(struct IndexFetchTableData *scan);
+extern void ts_index_fetch_end(struct IndexFetchTableData *scan);
+extern bool ts_index_fetch_tuple(struct IndexFetchTableData *scan, ItemPointer tid,
+								 Snapshot snapshot, TupleTableSlot *slot,
+								 bool *call_again, bool *all_dead);
+extern bool ts_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
+									   TupleTableSlot *slot);
+extern bool ts_tuple_tid_valid(TableScanDesc scan, ItemPointer tid);
+extern void ts_tuple_get_latest_tid(TableScanDesc scan, ItemPointer tid);
+extern bool ts_tuple_satisfies_snapshot(Relation rel, TupleTableSlot *slot, Snapshot snapshot);
+extern TransactionId ts_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate);
+extern bool ts_was_fetched_dirty(TsRowRef ref);
+
+/* modify.c */
+extern void ts_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
+							int options, struct BulkInsertStateData *bistate);
+extern void ts_tuple_insert_speculative(Relation rel, TupleTableSlot *slot, CommandId cid,
+										int options, struct BulkInsertStateData *bistate,
+										uint32 specToken);
+extern void ts_tuple_complete_speculative(Relation rel, TupleTableSlot *slot,
+										  uint32 specToken, bool succeeded);
+extern void ts_multi_insert(Relation rel, TupleTableSlot **slots, int nslots, CommandId cid,
+							int options, struct BulkInsertStateData *bistate);
+extern TM_Result ts_tuple_delete(Relation rel, ItemPointer tid, CommandId cid,
+								 Snapshot snapshot, Snapshot crosscheck, bool wait,
+								 TM_FailureData *tmfd, bool changingPart);
+extern TM_Result ts_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
+								 CommandId cid, Snapshot snapshot, Snapshot crosscheck,
+								 bool wait, TM_FailureData *tmfd, LockTupleMode *lockmode,
+								 bool *update_indexes);
+extern TsVersion *ts_form_version(TupleDesc desc, TupleTableSlot *slot);
+
+/* lock.c */
+extern TM_Result ts_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
+							   TupleTableSlot *slot, CommandId cid, LockTupleMode mode,
+							   LockWaitPolicy wait_policy, uint8 flags, TM_FailureData *tmfd);
+
+/* build.c */
+extern double ts_index_build_range_scan(Relation rel, Relation index_rel,
+										struct IndexInfo *index_info, bool allow_sync,
+										bool anyvisible, bool progress,
+										BlockNumber start_blockno, BlockNumber numblocks,
+										IndexBuildCallback callback, void *callback_state,
+										TableScanDesc scan);
+extern void ts_index_validate_scan(Relation rel, Relation index_rel,
+								   struct IndexInfo *index_info, Snapshot snapshot,
+								   struct ValidateIndexState *state);
+
+/* maintain.c */
+extern void ts_relation_set_new_filenode(Relation rel, const RelFileNode *newrnode,
+										 char persistence, TransactionId *freezeXid,
+										 MultiXactId *minmulti);
+extern void ts_relation_nontransactional_truncate(Relation rel);
+extern void ts_relation_copy_data(Relation rel, const RelFileNode *newrnode);
+extern void ts_relation_copy_for_cluster(Relation old_table, Relation new_table,
+										 Relation old_index, bool use_sort,
+										 TransactionId OldestXmin, TransactionId *xid_cutoff,
+										 MultiXactId *multi_cutoff, double *num_tuples,
+										 double *tups_vacuumed, double *tups_recently_dead);
+extern void ts_relation_vacuum(Relation rel, struct VacuumParams *params,
+							   BufferAccessStrategy bstrategy);
+extern uint64 ts_relation_size(Relation rel, ForkNumber fork);
+extern void ts_relation_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages,
+									  double *tuples, double *allvisfrac);
+
+#endif							/* TS_ACCESS_H */

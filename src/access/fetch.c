@@ -1,0 +1,277 @@
+/*-------------------------------------------------------------------------
+ *
+ * fetch.c
+ *	  Rows by TID: for index scans, and for core, which knows versions by TID.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "utils/snapmgr.h"
+
+#include "access/access.h"
+#include "memory/epoch.h"
+#include "storage/garbage.h"
+#include "storage/rowlock.h"
+#include "transaction/txn.h"
+
+typedef struct TsIndexFetch
+{
+	IndexFetchTableData base;
+	Snapshot	snapshot;		/* the one `view` was made for */
+	TsReadView	view;
+} TsIndexFetch;
+
+/* the row a SnapshotDirty fetch found last, for ON CONFLICT */
+static TsRow *last_dirty_row = NULL;
+
+IndexFetchTableData *
+ts_index_fetch_begin(Relation rel)
+{
+	TsIndexFetch *fetch = palloc0(sizeof(TsIndexFetch));
+
+	fetch->base.rel = rel;
+	(void) ts_relation(rel);
+	return &fetch->base;
+}
+
+void
+ts_index_fetch_reset(IndexFetchTableData *scan)
+{
+}
+
+void
+ts_index_fetch_end(IndexFetchTableData *scan)
+{
+	pfree(scan);
+}
+
+/* Did the last SnapshotDirty look-up find this row?  Answers once. */
+bool
+ts_was_fetched_dirty(TsRowRef ref)
+{
+	bool		yes = last_dirty_row == ts_ref_row(ref);
+
+	last_dirty_row = NULL;
+	return yes;
+}
+
+/*
+ * The version under a TID from an index that the snapshot sees.  There is at
+ * most one: all versions under a TID have the same index keys.
+ */
+bool
+ts_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid, Snapshot snapshot,
+					 TupleTableSlot *slot, bool *call_again, bool *all_dead)
+{
+	TsIndexFetch *fetch = (TsIndexFetch *) scan;
+	bool		mvcc = snapshot->snapshot_type == SNAPSHOT_MVCC;
+	TsVersion  *v = NULL;
+	TsRowRef	ref;
+
+	*call_again = false;
+	if (all_dead != NULL)
+		*all_dead = false;
+	if (mvcc && fetch->snapshot != snapshot)
+	{
+		ts_read_view_init(&fetch->view, snapshot);
+		fetch->snapshot = snapshot;
+	}
+	if (!ts_table_row(ts_relation_table(scan->rel), tid, &ref))
+		return false;
+	ts_epoch_enter();
+	v = ts_row_fetch(ts_ref_row(ref), snapshot, &fetch->view);
+	if (v != NULL)
+		ts_slot_store_row(slot, v, ref, scan->rel, !mvcc);
+	else if (all_dead != NULL)
+		*all_dead = ts_row_is_dead(ref, ts_horizon(false));
+	ts_epoch_leave();
+	if (snapshot->snapshot_type == SNAPSHOT_DIRTY)
+		last_dirty_row = v != NULL ? ts_ref_row(ref) : NULL;
+	return v != NULL;
+}
+
+/*
+ * The version core means by a real TID and SnapshotAny; DESIGN.md section 3
+ * has the rule.  *copy is set if nothing keeps the version from going away.
+ */
+static TsVersion *
+version_meant(Relation rel, TsRowRef ref, bool *copy)
+{
+	TsRow	   *row = ts_ref_row(ref);
+	TsVersion  *head = ts_row_head(row);
+	TsVersion  *v = head;
+	TsVersion  *first_mine = NULL;
+	TsVersion  *last_tuple_mine = NULL;
+
+	*copy = false;
+	for (; v != NULL && ts_is_mine(ts_version_creator(v)); v = ts_version_prev(v))
+	{
+		first_mine = v;
+		if (last_tuple_mine == NULL && (v->flags & TS_V_DELETED) == 0)
+			last_tuple_mine = v;
+	}
+	if (first_mine != NULL)
+	{
+		/* v is what I superseded: nobody prunes it while I am live */
+		if (!ts_aliasing(rel))
+			return last_tuple_mine != NULL ? last_tuple_mine : v;
+		return (first_mine->flags & TS_V_INSERTED) ? first_mine : v;
+	}
+	if (!ts_rowlock_holds(ref, ts_my_live_word, LockTupleShare) && ActiveSnapshotSet() &&
+		GetActiveSnapshot()->snapshot_type == SNAPSHOT_MVCC)
+	{
+		TsReadView	view;
+
+		ts_read_view_init(&view, GetActiveSnapshot());
+		v = ts_row_visible(row, &view);
+		if (v != NULL)
+			return v;
+	}
+	else
+		*copy = false;
+	/* the newest committed one; mine to keep if I have locked it */
+	for (v = head; v != NULL; v = ts_version_prev(v))
+		if (ts_version_status(v) == TS_CREATOR_COMMITTED && (v->flags & TS_V_DELETED) == 0)
+			break;
+	*copy = true;
+	return v;
+}
+
+bool
+ts_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
+						   TupleTableSlot *slot)
+{
+	TsRowRef	ref;
+	TsVersion  *v;
+	TsReadView	view;
+	bool		copy = snapshot->snapshot_type != SNAPSHOT_MVCC;
+
+	if (!ts_resolve_tid(rel, tid, &ref, &v))
+		return false;
+	if (!copy)
+		ts_read_view_init(&view, snapshot);
+	ts_epoch_enter();
+	if (v != NULL)
+	{
+		/* an alias names one version of mine, which stays until I end */
+		copy = false;
+		if (snapshot->snapshot_type == SNAPSHOT_MVCC &&
+			ts_row_visible(ts_ref_row(ref), &view) != v)
+			v = NULL;
+		if (v != NULL)
+			ts_slot_store(slot, v, tid, rel, false);
+	}
+	else
+	{
+		if (snapshot->snapshot_type == SNAPSHOT_ANY)
+		{
+			v = version_meant(rel, ref, &copy);
+			if (v != NULL)
+				ts_slot_store(slot, v, tid, rel, copy);
+		}
+		else
+		{
+			v = ts_row_fetch(ts_ref_row(ref), snapshot, &view);
+			if (v != NULL)
+				ts_slot_store_row(slot, v, ref, rel, copy);
+		}
+	}
+	ts_epoch_leave();
+	return v != NULL;
+}
+
+bool
+ts_tuple_tid_valid(TableScanDesc scan, ItemPointer tid)
+{
+	if (ts_is_alias(tid))
+		return true;
+	return ItemPointerIsValid(tid) &&
+		ItemPointerGetBlockNumber(tid) < ts_table_nblocks(ts_relation_table(scan->rs_rd));
+}
+
+/* A row has one TID for all its versions, unless it moved. */
+void
+ts_tuple_get_latest_tid(TableScanDesc scan, ItemPointer tid)
+{
+	TsTable    *table = ts_relation_table(scan->rs_rd);
+	TsReadView	view;
+	TsRowRef	ref;
+	ItemPointerData next = *tid;
+
+	if (ts_is_alias(tid))
+		return;
+	ts_read_view_init(&view, scan->rs_snapshot);
+	for (;;)
+	{
+		TsVersion  *head;
+		bool		visible;
+
+		if (!ts_table_row(table, &next, &ref))
+			return;
+		ts_epoch_enter();
+		head = ts_row_head(ts_ref_row(ref));
+		visible = ts_row_visible(ts_ref_row(ref), &view) != NULL;
+		if (visible)
+			*tid = next;
+		if (!visible && head != NULL && (head->flags & TS_V_MOVED) &&
+			ts_version_visible(head, &view))
+			next = ts_version_moved(head)->successor;
+		else
+			head = NULL;
+		ts_epoch_leave();
+		if (head == NULL)
+			return;
+	}
+}
+
+/* Is the version the slot shows the one that the snapshot sees of its row? */
+bool
+ts_tuple_satisfies_snapshot(Relation rel, TupleTableSlot *slot, Snapshot snapshot)
+{
+	TsVersion  *shown = ((TsSlot *) slot)->version;
+	TsVersion  *alias;
+	TsReadView	view;
+	TsRowRef	ref;
+	bool		seen;
+
+	Assert(ts_is_slot(slot));
+	if (shown == NULL || !ts_resolve_tid(rel, &slot->tts_tid, &ref, &alias))
+		return false;
+	if (snapshot->snapshot_type == SNAPSHOT_MVCC)
+		ts_read_view_init(&view, snapshot);
+	ts_epoch_enter();
+	seen = ts_row_fetch(ts_ref_row(ref), snapshot, &view) == shown;
+	ts_epoch_leave();
+	return seen;
+}
+
+/*
+ * Which index entries lead to rows that are dead to all?  Updates in place make
+ * no entries, so there is little to gain from bottom-up deletion beyond that.
+ */
+TransactionId
+ts_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate)
+{
+	const TsHorizon *horizon = ts_horizon(true);
+	TsTable    *table = ts_relation_table(rel);
+	int			deletable = 0;
+
+	ts_epoch_enter();
+	for (int i = 0; i < delstate->ndeltids; i++)
+	{
+		TM_IndexStatus *status = &delstate->status[delstate->deltids[i].id];
+		TsRowRef	ref;
+
+		if (!status->knowndeletable &&
+			ts_table_row(table, &delstate->deltids[i].tid, &ref))
+			status->knowndeletable = ts_row_is_dead(ref, horizon);
+		if (status->knowndeletable)
+			deletable = i + 1;
+	}
+	ts_epoch_leave();
+	/* what follows the last deletable entry need not be looked at */
+	delstate->ndeltids = deletable;
+	return InvalidTransactionId;
+}

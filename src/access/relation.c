@@ -1,0 +1,110 @@
+/*-------------------------------------------------------------------------
+ *
+ * relation.c
+ *	  What the engine knows of an open relation, cached in its relcache entry.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "access/access.h"
+#include "memory/epoch.h"
+#include "transaction/txn.h"
+
+/* SERIALIZABLE is not validated yet: say so once a session. */
+static void
+warn_serializable(void)
+{
+	static bool warned = false;
+
+	if (warned || !IsolationIsSerializable())
+		return;
+	warned = true;
+	ereport(WARNING,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("tsengine tables behave as under REPEATABLE READ in SERIALIZABLE transactions"),
+			 errdetail("Serializable validation of tsengine tables is not implemented yet.")));
+}
+
+/* Core waits for the xid of who inserts into these, so there must be one. */
+static bool
+has_unique_index(Relation rel)
+{
+	List	   *indexes = RelationGetIndexList(rel);
+	bool		found = false;
+	ListCell   *cell;
+
+	foreach(cell, indexes)
+	{
+		HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(cell)));
+		Form_pg_index index;
+
+		if (!HeapTupleIsValid(tuple))
+			continue;
+		index = (Form_pg_index) GETSTRUCT(tuple);
+		found |= index->indisunique || index->indisexclusion;
+		ReleaseSysCache(tuple);
+	}
+	list_free(indexes);
+	return found;
+}
+
+static bool
+has_after_row_triggers(Relation rel)
+{
+	TriggerDesc *t = rel->trigdesc;
+
+	return t != NULL &&
+		(t->trig_insert_after_row || t->trig_update_after_row || t->trig_delete_after_row ||
+		 t->trig_insert_new_table || t->trig_update_old_table ||
+		 t->trig_update_new_table || t->trig_delete_old_table);
+}
+
+/*
+ * A relation file without a table in memory: the server was restarted.  What
+ * was not to survive a crash begins empty; the rest is lost, and must not look
+ * like an empty table.
+ */
+static TsTable *
+missing_table(Relation rel)
+{
+	if (rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED)
+		return ts_table_create(rel->rd_node, rel->rd_backend);
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("rows of tsengine table \"%s\" are not in memory", RelationGetRelationName(rel)),
+			 errdetail("The server was restarted, and durable storage of tsengine tables is not implemented yet."),
+			 errhint("TRUNCATE the table to use it again, or DROP it.")));
+	return NULL;
+}
+
+TsRelation *
+ts_relation_build(Relation rel)
+{
+	TsRelation *info;
+	TsRelation	built;
+
+	warn_serializable();
+	ts_txn_attach();
+	built.table = ts_table_find(rel->rd_node, rel->rd_backend);
+	if (built.table == NULL)
+		built.table = missing_table(rel);
+	built.needs_xid = has_unique_index(rel);
+	built.aliasing = has_after_row_triggers(rel);
+
+	/* the look-ups above may have made core forget an older entry */
+	info = MemoryContextAlloc(CacheMemoryContext, sizeof(TsRelation));
+	*info = built;
+	if (rel->rd_amcache != NULL)
+		pfree(rel->rd_amcache);
+	rel->rd_amcache = info;
+	return info;
+}

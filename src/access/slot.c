@@ -1,0 +1,218 @@
+/*-------------------------------------------------------------------------
+ *
+ * slot.c
+ *	  Tuple slots that show versions where they lie in the arena.
+ *
+ * The tuple part is PostgreSQL's minimal tuple slot; added are the system
+ * columns and the TID.  A version seen by an MVCC snapshot stays where it is
+ * while the snapshot is in use, so the slot only points to it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "access/xact.h"
+#include "utils/memutils.h"
+
+#include "access/access.h"
+#include "storage/rowlock.h"
+
+TupleTableSlotOps ts_slot_ops;
+
+static void
+point_to_tuple(TsSlot *slot, MinimalTuple tuple)
+{
+	MinimalTupleTableSlot *m = &slot->base;
+
+	m->mintuple = tuple;
+	m->minhdr.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
+	m->minhdr.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
+	m->off = 0;
+}
+
+static void
+keep_header(TsSlot *slot, TsVersion *header)
+{
+	memcpy(slot->header_copy.space, header, TS_VERSION_HEADER);
+	slot->header = &slot->header_copy.version;
+}
+
+/*
+ * Show a version.  With `copy`, the slot does not depend on it afterwards; then
+ * the call must be made inside the epoch section that found it.
+ */
+void
+ts_slot_store(TupleTableSlot *slot, TsVersion *version, ItemPointer tid,
+			  Relation rel, bool copy)
+{
+	TsSlot	   *tslot = (TsSlot *) slot;
+
+	Assert(ts_is_slot(slot));
+	if (unlikely(TTS_SHOULDFREE(slot)))
+		ExecClearTuple(slot);
+	if (copy)
+	{
+		MemoryContext old = MemoryContextSwitchTo(slot->tts_mcxt);
+
+		point_to_tuple(tslot, heap_copy_minimal_tuple(ts_version_tuple(version)));
+		MemoryContextSwitchTo(old);
+		slot->tts_flags |= TTS_FLAG_SHOULDFREE;
+		keep_header(tslot, version);
+	}
+	else
+	{
+		point_to_tuple(tslot, ts_version_tuple(version));
+		tslot->header = version;
+	}
+	tslot->version = version;
+	slot->tts_nvalid = 0;
+	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_tid = *tid;
+	slot->tts_tableOid = RelationGetRelid(rel);
+}
+
+/* The slot's row has been stored as this version, which is ours and live. */
+void
+ts_slot_set_version(TupleTableSlot *slot, TsVersion *version)
+{
+	TsSlot	   *tslot = (TsSlot *) slot;
+
+	if (!ts_is_slot(slot))
+		return;
+	tslot->version = version;
+	tslot->header = version;
+}
+
+static void
+slot_init(TupleTableSlot *slot)
+{
+	TsSlot	   *tslot = (TsSlot *) slot;
+
+	TTSOpsMinimalTuple.init(slot);
+	tslot->version = tslot->header = NULL;
+}
+
+static void
+slot_clear(TupleTableSlot *slot)
+{
+	TsSlot	   *tslot = (TsSlot *) slot;
+
+	TTSOpsMinimalTuple.clear(slot);
+	tslot->version = tslot->header = NULL;
+}
+
+static void
+slot_materialize(TupleTableSlot *slot)
+{
+	TsSlot	   *tslot = (TsSlot *) slot;
+
+	if (TTS_SHOULDFREE(slot))
+		return;
+	if (tslot->header != NULL)
+		keep_header(tslot, tslot->header);
+	TTSOpsMinimalTuple.materialize(slot);
+}
+
+/* xmax: set for a row that we locked and then updated, as heap shows it. */
+static TransactionId
+slot_xmax(TupleTableSlot *slot, TsVersion *header)
+{
+	TsRowRef	ref;
+	TsSlot	   *tslot = (TsSlot *) slot;
+
+	if ((header->flags & TS_V_INSERTED) || !ts_is_mine(ts_version_creator(header)) ||
+		tslot->version == NULL)
+		return InvalidTransactionId;
+	if (ts_is_alias(&slot->tts_tid))
+	{
+		TsVersion  *version;
+
+		if (!ts_alias_resolve(&slot->tts_tid, &ref, &version))
+			return InvalidTransactionId;
+	}
+	else
+	{
+		Relation	rel = RelationIdGetRelation(slot->tts_tableOid);
+		bool		found = RelationIsValid(rel) &&
+			ts_table_row(ts_relation_table(rel), &slot->tts_tid, &ref);
+
+		if (RelationIsValid(rel))
+			RelationClose(rel);
+		if (!found)
+			return InvalidTransactionId;
+	}
+	return ts_rowlock_holds(ref, ts_my_live_word, LockTupleNoKeyExclusive) ?
+		ts_version_xmin(header) : InvalidTransactionId;
+}
+
+static Datum
+get_system_attribute(TupleTableSlot *slot, int attnum, bool *isnull)
+{
+	TsVersion  *header = ((TsSlot *) slot)->header;
+
+	if (header == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot retrieve a system column in this context")));
+	*isnull = false;
+	switch (attnum)
+	{
+		case MinTransactionIdAttributeNumber:
+			return TransactionIdGetDatum(ts_version_xmin(header));
+		case MaxTransactionIdAttributeNumber:
+			return TransactionIdGetDatum(slot_xmax(slot, header));
+		case MinCommandIdAttributeNumber:
+		case MaxCommandIdAttributeNumber:
+			return CommandIdGetDatum(ts_creator_is_live(ts_version_creator(header)) ?
+									 header->cid : FirstCommandId);
+		default:
+			elog(ERROR, "invalid system attribute number %d", attnum);
+	}
+	return (Datum) 0;
+}
+
+static void
+slot_copyslot(TupleTableSlot *dst, TupleTableSlot *src)
+{
+	TsSlot	   *tdst = (TsSlot *) dst;
+	MemoryContext old = MemoryContextSwitchTo(dst->tts_mcxt);
+	MinimalTuple tuple = ExecCopySlotMinimalTuple(src);
+
+	MemoryContextSwitchTo(old);
+	ExecClearTuple(dst);
+	point_to_tuple(tdst, tuple);
+	if (ts_is_slot(src) && ((TsSlot *) src)->header != NULL)
+	{
+		keep_header(tdst, ((TsSlot *) src)->header);
+		tdst->version = ((TsSlot *) src)->version;
+	}
+	dst->tts_nvalid = 0;
+	dst->tts_flags &= ~TTS_FLAG_EMPTY;
+	dst->tts_flags |= TTS_FLAG_SHOULDFREE;
+	dst->tts_tid = src->tts_tid;
+	dst->tts_tableOid = src->tts_tableOid;
+}
+
+static HeapTuple
+slot_copy_heap_tuple(TupleTableSlot *slot)
+{
+	HeapTuple	tuple = TTSOpsMinimalTuple.copy_heap_tuple(slot);
+
+	tuple->t_self = slot->tts_tid;
+	tuple->t_tableOid = slot->tts_tableOid;
+	return tuple;
+}
+
+void
+ts_slot_init_ops(void)
+{
+	ts_slot_ops = TTSOpsMinimalTuple;
+	*(size_t *) &ts_slot_ops.base_slot_size = sizeof(TsSlot);
+	ts_slot_ops.init = slot_init;
+	ts_slot_ops.clear = slot_clear;
+	ts_slot_ops.getsysattr = get_system_attribute;
+	ts_slot_ops.materialize = slot_materialize;
+	ts_slot_ops.copyslot = slot_copyslot;
+	ts_slot_ops.copy_heap_tuple = slot_copy_heap_tuple;
+}

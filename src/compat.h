@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *	  The differences between PostgreSQL versions, in one place.
+ *
+ * PostgreSQL 15 is the base; the code is written against its names.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TS_COMPAT_H
+#define TS_COMPAT_H
+
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "storage/proc.h"
+
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 160000
+#error "tsengine supports PostgreSQL 15 only, for now"
+#endif
+
+/*
+ * From libpq/auth.h, which needs the headers of all authentication methods the
+ * server was built with.
+ */
+struct Port;
+typedef void (*ClientAuthentication_hook_type) (struct Port *, int);
+extern PGDLLIMPORT ClientAuthentication_hook_type ClientAuthentication_hook;
+
+/* renamed to TransamVariables in 17 */
+#define ts_transam_variables	ShmemVariableCache
+
+/* PGPROC.vxid.lxid since 17 */
+#define ts_proc_lxid(proc)		((proc)->lxid)
+#define ts_proc_backend_id(proc) ((proc)->backendId)
+
+#endif							/* TS_COMPAT_H */

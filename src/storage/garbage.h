@@ -1,0 +1,32 @@
+/*-------------------------------------------------------------------------
+ *
+ * garbage.h
+ *	  Collection of versions that no snapshot needs any more.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TS_GARBAGE_H
+#define TS_GARBAGE_H
+
+#include "postgres.h"
+
+#include "storage/horizon.h"
+#include "storage/table.h"
+
+extern void ts_garbage_request(void);
+extern void ts_garbage_startup(void);
+
+extern bool ts_row_prune(TsRowRef ref, const TsHorizon *horizon);
+extern bool ts_row_is_dead(TsRowRef ref, const TsHorizon *horizon);
+extern bool ts_version_needed(TsVersion *version, TsVersion *newer,
+							  const TsHorizon *horizon);
+
+extern void ts_garbage_add(TsRowRef ref, uint64 count);
+extern int	ts_garbage_collect(int max_chunks);
+extern bool ts_garbage_under_pressure(void);
+extern void ts_garbage_exit_process(void);
+extern uint64 ts_garbage_queued_rows(void);
+
+extern PGDLLEXPORT void ts_garbage_worker_main(Datum arg) pg_attribute_noreturn();
+
+#endif							/* TS_GARBAGE_H */

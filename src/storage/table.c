@@ -1,0 +1,602 @@
+/*-------------------------------------------------------------------------
+ *
+ * table.c
+ *	  The directory of tables, their blocks, and the allotment of TIDs.
+ *
+ * A table is found by its relation file number, so that DROP, TRUNCATE and
+ * rewrites follow PostgreSQL's own rules.  TsTable structs are type-stable:
+ * they are reused for other tables but never given back, so a stale pointer
+ * still points to a TsTable whose generation tells that it is stale.
+ *
+ * A process that inserts owns one block a table and fills its free slots; so
+ * inserts of different processes share nothing.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+
+#include "memory/arena.h"
+#include "memory/epoch.h"
+#include "storage/table.h"
+
+#define DIRECTORY_BUCKETS	4096
+
+typedef struct Directory
+{
+	int			tranche;
+	TsTable    *unused;			/* structs for reuse, linked by hash_next */
+	TsTable    *dropped;		/* tables whose memory is to be freed */
+	TsTable    *buckets[DIRECTORY_BUCKETS];
+} Directory;
+
+/* the block this process inserts into, per table */
+typedef struct OwnBlock
+{
+	TsTable    *table;			/* hash key */
+	uint64		generation;
+	TsBlock    *block;
+	uint32		next;			/* first slot to try */
+	uint32		inserted;		/* rows added since the block was taken */
+} OwnBlock;
+
+static Directory *directory;
+static LWLock *directory_lock;
+static HTAB *own_blocks = NULL;
+static OwnBlock *last_own = NULL;
+
+void
+ts_table_request(void)
+{
+	RequestAddinShmemSpace(sizeof(Directory));
+	RequestNamedLWLockTranche("TsengineDirectory", 1);
+}
+
+void
+ts_table_startup(void)
+{
+	bool		found;
+
+	directory_lock = &GetNamedLWLockTranche("TsengineDirectory")->lock;
+	directory = ShmemInitStruct("tsengine tables", sizeof(Directory), &found);
+	if (!found)
+	{
+		memset(directory, 0, sizeof(Directory));
+		directory->tranche = LWLockNewTrancheId();
+	}
+	LWLockRegisterTranche(directory->tranche, "TsengineTable");
+}
+
+static TsTable **
+bucket_of(RelFileNode rnode)
+{
+	uint32		h = rnode.relNode * 0x9E3779B1u ^ rnode.dbNode * 0x85EBCA77u ^ rnode.spcNode;
+
+	return &directory->buckets[(h ^ h >> 16) % DIRECTORY_BUCKETS];
+}
+
+static TsTable *
+bucket_find(RelFileNode rnode, BackendId backend)
+{
+	TsTable    *table = *bucket_of(rnode);
+
+	while (table != NULL &&
+		   !(RelFileNodeEquals(table->rnode, rnode) && table->backend == backend))
+		table = table->hash_next;
+	return table;
+}
+
+/* An empty state, but for identity and generation. */
+static void
+table_reset(TsTable *table)
+{
+	pg_atomic_write_u32(&table->nblocks, TS_FIRST_BLOCK);
+	pg_atomic_write_u64(&table->rows, 0);
+	pg_atomic_write_u64(&table->dead, 0);
+	pg_atomic_write_u64(&table->rows_at_vacuum, 0);
+	table->free_head = NULL;
+	memset(table->segment, 0, sizeof(table->segment));
+}
+
+/*
+ * A struct for a new table; not yet in the directory.  Raises 53200 with no
+ * lock held.
+ */
+static TsTable *
+table_struct_get(void)
+{
+	TsTable    *table;
+
+	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
+	table = directory->unused;
+	if (table != NULL)
+		directory->unused = table->hash_next;
+	LWLockRelease(directory_lock);
+	if (table == NULL)
+	{
+		table = ts_alloc_or_error(sizeof(TsTable), TS_ALLOC_NORMAL);
+		memset(table, 0, sizeof(TsTable));
+		pg_atomic_init_u64(&table->generation, 0);
+		LWLockInitialize(&table->lock, directory->tranche);
+	}
+	return table;
+}
+
+/*
+ * Make a table for a relation file.  Raises 53200 when the arena is full.
+ * Undone by ts_table_drop(), which follows the file's life.
+ */
+TsTable *
+ts_table_create(RelFileNode rnode, BackendId backend)
+{
+	TsTable    *table = table_struct_get();
+	TsTable   **bucket = bucket_of(rnode);
+
+	table->rnode = rnode;
+	table->backend = backend;
+	pg_atomic_write_u32(&table->indexed, 0);
+	table_reset(table);
+	pg_atomic_fetch_add_u64(&table->generation, 1);
+	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
+	table->hash_next = *bucket;
+	*bucket = table;
+	LWLockRelease(directory_lock);
+	return table;
+}
+
+/* The table of a relation file, or NULL. */
+TsTable *
+ts_table_find(RelFileNode rnode, BackendId backend)
+{
+	TsTable    *table;
+
+	LWLockAcquire(directory_lock, LW_SHARED);
+	table = bucket_find(rnode, backend);
+	LWLockRelease(directory_lock);
+	return table;
+}
+
+/* With the directory lock held: out of the directory, into the drop list. */
+static void
+unlink_table(TsTable **link)
+{
+	TsTable    *table = *link;
+
+	*link = table->hash_next;
+	pg_atomic_fetch_add_u64(&table->generation, 1);
+	table->drop_next = directory->dropped;
+	directory->dropped = table;
+}
+
+/*
+ * Forget a table.  Its memory is freed later by ts_table_free_dropped().  The
+ * caller holds a lock on the relation that keeps all others out.  No error.
+ */
+void
+ts_table_drop(RelFileNode rnode, BackendId backend)
+{
+	TsTable   **link;
+
+	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
+	for (link = bucket_of(rnode); *link != NULL; link = &(*link)->hash_next)
+	{
+		if (RelFileNodeEquals((*link)->rnode, rnode) && (*link)->backend == backend)
+		{
+			unlink_table(link);
+			break;
+		}
+	}
+	LWLockRelease(directory_lock);
+}
+
+void
+ts_table_drop_database(Oid dboid)
+{
+	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < DIRECTORY_BUCKETS; i++)
+	{
+		TsTable   **link = &directory->buckets[i];
+
+		while (*link != NULL)
+		{
+			if ((*link)->rnode.dbNode == dboid)
+				unlink_table(link);
+			else
+				link = &(*link)->hash_next;
+		}
+	}
+	LWLockRelease(directory_lock);
+}
+
+/*
+ * Throw away all rows at once (a table made in the same transaction is
+ * truncated in place).  The caller holds AccessExclusiveLock.  Raises 53200
+ * before anything is changed.
+ */
+void
+ts_table_empty(TsTable *table)
+{
+	TsTable    *remains = table_struct_get();
+
+	/* the rows go to a struct of their own, which is dropped at once */
+	memcpy(remains->segment, table->segment, sizeof(table->segment));
+	pg_atomic_write_u32(&remains->nblocks, pg_atomic_read_u32(&table->nblocks));
+	pg_atomic_fetch_add_u64(&remains->generation, 2);
+	pg_atomic_fetch_add_u64(&table->generation, 2);
+	table_reset(table);
+	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
+	remains->drop_next = directory->dropped;
+	directory->dropped = remains;
+	LWLockRelease(directory_lock);
+}
+
+static void
+free_versions(TsBlock *block)
+{
+	for (int i = 0; i < TS_ROWS_PER_BLOCK; i++)
+	{
+		TsVersion  *v = ts_row_head(&block->rows[i]);
+
+		while (v != NULL)
+		{
+			TsVersion  *prev = ts_version_prev(v);
+
+			ts_retire(v, ts_version_size(v));
+			v = prev;
+		}
+	}
+}
+
+/*
+ * Free the memory of one dropped table.  False if there was none.  Called by
+ * the garbage collector and under memory pressure, outside epoch sections.
+ */
+bool
+ts_table_free_dropped(void)
+{
+	TsTable    *table;
+	BlockNumber nblocks;
+
+	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
+	table = directory->dropped;
+	if (table != NULL)
+		directory->dropped = table->drop_next;
+	LWLockRelease(directory_lock);
+	if (table == NULL)
+		return false;
+
+	nblocks = pg_atomic_read_u32(&table->nblocks);
+	for (BlockNumber blkno = TS_FIRST_BLOCK; blkno < nblocks; blkno++)
+	{
+		TsBlock    *block = ts_table_block(table, blkno);
+
+		free_versions(block);
+		ts_retire(block, sizeof(TsBlock));
+	}
+	for (int k = 0; k < TS_NUM_SEGMENTS; k++)
+		if (table->segment[k] != NULL)
+			ts_retire(table->segment[k], (sizeof(TsBlock *) * TS_FIRST_SEGMENT) << k);
+	table_reset(table);
+
+	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
+	table->hash_next = directory->unused;
+	directory->unused = table;
+	LWLockRelease(directory_lock);
+	return true;
+}
+
+/*
+ * Make room for one more block.  Called with the table's lock held, with
+ * memory for the block and, where a new one is due, for the segment.  Returns
+ * false if the segment is missing.
+ */
+static bool
+append_block(TsTable *table, TsBlock *block, void **segment)
+{
+	BlockNumber blkno = pg_atomic_read_u32(&table->nblocks);
+	uint32		offset;
+	int			k = ts_segment_of_block(blkno, &offset);
+
+	if (table->segment[k] == NULL)
+	{
+		if (*segment == NULL)
+			return false;
+		table->segment[k] = *segment;
+		*segment = NULL;
+	}
+	block->table = table;
+	block->blkno = blkno;
+	pg_atomic_init_u32(&block->nfree, TS_ROWS_PER_BLOCK);
+	block->owned = true;
+	block->listed = false;
+	block->next_free = NULL;
+	for (int i = 0; i < TS_ROWS_PER_BLOCK; i++)
+		pg_atomic_init_u64(&block->rows[i], TS_ROW_FREE);
+	table->segment[k][offset] = block;
+	pg_write_barrier();
+	pg_atomic_write_u32(&table->nblocks, blkno + 1);
+	return true;
+}
+
+/* A new block, owned by this process, or NULL if the arena is full. */
+static TsBlock *
+extend_table(TsTable *table)
+{
+	TsBlock    *block = ts_alloc(sizeof(TsBlock), TS_ALLOC_NORMAL);
+	void	   *segment = NULL;
+	Size		segment_size = 0;
+
+	if (block == NULL)
+		return NULL;
+	for (;;)
+	{
+		bool		done;
+		uint32		offset;
+		int			k;
+
+		LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+		done = append_block(table, block, &segment);
+		k = ts_segment_of_block(pg_atomic_read_u32(&table->nblocks), &offset);
+		LWLockRelease(&table->lock);
+		if (segment != NULL)
+			ts_free(segment, segment_size);
+		if (done)
+			return block;
+		segment_size = (sizeof(TsBlock *) * TS_FIRST_SEGMENT) << k;
+		segment = ts_alloc(segment_size, TS_ALLOC_NORMAL);
+		if (segment == NULL || ts_table_nblocks(table) >= TS_MAX_BLOCK)
+		{
+			if (segment != NULL)
+				ts_free(segment, segment_size);
+			ts_free(block, sizeof(TsBlock));
+			return NULL;
+		}
+	}
+}
+
+/*
+ * Add a block to a table nobody else uses yet, to be filled by the caller.
+ * Raises 53200.
+ */
+TsBlock *
+ts_table_append_block(TsTable *table)
+{
+	TsBlock    *block = extend_table(table);
+
+	if (block == NULL)
+		ts_arena_out_of_memory(sizeof(TsBlock));
+	block->owned = false;
+	return block;
+}
+
+static TsBlock *
+take_listed_block(TsTable *table)
+{
+	TsBlock    *block;
+
+	if (table->free_head == NULL)	/* unlocked look: a hint only */
+		return NULL;
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	block = table->free_head;
+	if (block != NULL)
+	{
+		table->free_head = block->next_free;
+		block->listed = false;
+		block->owned = true;
+	}
+	LWLockRelease(&table->lock);
+	return block;
+}
+
+/* With the table's lock held: offer a block for inserts. */
+static void
+list_block(TsBlock *block)
+{
+	if (block->listed || block->owned)
+		return;
+	block->listed = true;
+	block->next_free = block->table->free_head;
+	block->table->free_head = block;
+}
+
+/* Give up the block of a table; it is offered to others if it has room. */
+static void
+release_own(OwnBlock *own)
+{
+	TsBlock    *block = own->block;
+
+	if (block == NULL)
+		return;
+	own->block = NULL;
+	if (pg_atomic_read_u64(&own->table->generation) != own->generation)
+		return;					/* the block went with its table */
+	pg_atomic_fetch_add_u64(&own->table->rows, own->inserted);
+	LWLockAcquire(&own->table->lock, LW_EXCLUSIVE);
+	block->owned = false;
+	/* pairs with the atomic add in ts_table_rows_freed: one of us sees it */
+	pg_memory_barrier();
+	if (pg_atomic_read_u32(&block->nfree) >= TS_BLOCK_REUSE_MIN)
+		list_block(block);
+	LWLockRelease(&own->table->lock);
+}
+
+/* At process exit. */
+void
+ts_table_release_blocks(void)
+{
+	HASH_SEQ_STATUS seq;
+	OwnBlock   *own;
+
+	if (own_blocks == NULL)
+		return;
+	hash_seq_init(&seq, own_blocks);
+	while ((own = hash_seq_search(&seq)) != NULL)
+		release_own(own);
+	last_own = NULL;
+}
+
+static OwnBlock *
+own_block_entry(TsTable *table)
+{
+	OwnBlock   *own;
+	bool		found;
+	uint64		generation = pg_atomic_read_u64(&table->generation);
+
+	if (last_own != NULL && last_own->table == table && last_own->generation == generation)
+		return last_own;
+	if (own_blocks == NULL)
+	{
+		HASHCTL		ctl = {.keysize = sizeof(TsTable *),.entrysize = sizeof(OwnBlock),
+		.hcxt = TopMemoryContext};
+
+		own_blocks = hash_create("tsengine own blocks", 64, &ctl,
+								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	}
+	own = hash_search(own_blocks, &table, HASH_ENTER, &found);
+	if (!found || own->generation != generation)
+	{
+		own->block = NULL;
+		own->generation = generation;
+	}
+	last_own = own;
+	return own;
+}
+
+/*
+ * Find a free TID for a new row.  The slot stays in state TS_ROW_FREE, but no
+ * other process takes it; the caller stores its version there, or returns it
+ * with ts_table_release_row().  False when the arena is full.
+ */
+bool
+ts_table_reserve_row(TsTable *table, TsRowRef *ref)
+{
+	OwnBlock   *own = own_block_entry(table);
+
+	for (;;)
+	{
+		TsBlock    *block = own->block;
+
+		if (block != NULL)
+		{
+			while (own->next < TS_ROWS_PER_BLOCK &&
+				   (pg_atomic_read_u64(&block->rows[own->next]) & ~TS_ROW_BITS) != TS_ROW_FREE)
+				own->next++;
+			if (own->next < TS_ROWS_PER_BLOCK)
+			{
+				ref->block = block;
+				ref->index = own->next++;
+				own->inserted++;
+				pg_atomic_fetch_sub_u32(&block->nfree, 1);
+				return true;
+			}
+			release_own(own);
+		}
+		block = take_listed_block(table);
+		if (block == NULL)
+			block = extend_table(table);
+		if (block == NULL)
+			return false;
+		own->block = block;
+		own->next = 0;
+		own->inserted = 0;
+	}
+}
+
+/*
+ * Note that slots of a block have become free.  Offers the block for inserts
+ * when it has room enough to be worth it.
+ */
+void
+ts_table_rows_freed(TsBlock *block, uint32 nfreed)
+{
+	uint32		nfree = pg_atomic_fetch_add_u32(&block->nfree, nfreed) + nfreed;
+
+	if (nfree < TS_BLOCK_REUSE_MIN || block->owned || block->listed)
+		return;					/* unlocked looks: the owner lists it later */
+	LWLockAcquire(&block->table->lock, LW_EXCLUSIVE);
+	list_block(block);
+	LWLockRelease(&block->table->lock);
+}
+
+/*
+ * A row slot is free again: its insert was undone or never took place, or its
+ * row is dead and no index entry leads to it.
+ */
+void
+ts_table_release_row(TsRowRef ref, bool count_row)
+{
+	TsTable    *table = ref.block->table;
+
+	if (count_row)
+		pg_atomic_fetch_sub_u64(&table->rows, 1);
+	ts_table_rows_freed(ref.block, 1);
+}
+
+/*
+ * Rows in the table, for the planner.  Exact to within what running
+ * transactions do in small tables, within a block per inserting process in
+ * large ones.
+ */
+double
+ts_table_live_rows(TsTable *table)
+{
+	BlockNumber nblocks = ts_table_nblocks(table);
+	int64		rows = 0;
+
+	if (nblocks > 64)
+	{
+		rows = (int64) pg_atomic_read_u64(&table->rows) -
+			(int64) pg_atomic_read_u64(&table->dead);
+		return Max(rows, 1);
+	}
+	for (BlockNumber blkno = TS_FIRST_BLOCK; blkno < nblocks; blkno++)
+		rows += TS_ROWS_PER_BLOCK -
+			pg_atomic_read_u32(&ts_table_block(table, blkno)->nfree);
+	rows -= (int64) pg_atomic_read_u64(&table->dead);
+	return Max(rows, 0);
+}
+
+static void
+count_row(TsRow *row, TsTableStats *stats)
+{
+	uint64		word = pg_atomic_read_u64(row);
+	TsVersion  *v = ts_row_word_version(word);
+
+	if (v == NULL)
+	{
+		if ((word & ~TS_ROW_BITS) != TS_ROW_FREE)
+			stats->dead_rows++;
+		return;
+	}
+	if ((v->flags & TS_V_DELETED) == 0)
+		stats->live_rows++;
+	for (; v != NULL; v = ts_version_prev(v))
+	{
+		stats->versions++;
+		stats->bytes += ts_version_size(v);
+	}
+}
+
+/* Walks the whole table.  Figures of a table under change are approximate. */
+void
+ts_table_get_stats(TsTable *table, TsTableStats *stats)
+{
+	memset(stats, 0, sizeof(*stats));
+	stats->blocks = ts_table_nblocks(table) - TS_FIRST_BLOCK;
+	stats->bytes = sizeof(TsTable) + stats->blocks * sizeof(TsBlock);
+	for (BlockNumber blkno = TS_FIRST_BLOCK; blkno < stats->blocks + TS_FIRST_BLOCK; blkno++)
+	{
+		TsBlock    *block = ts_table_block(table, blkno);
+
+		CHECK_FOR_INTERRUPTS();
+		ts_epoch_enter();
+		for (int i = 0; i < TS_ROWS_PER_BLOCK; i++)
+			count_row(&block->rows[i], stats);
+		ts_epoch_leave();
+	}
+}

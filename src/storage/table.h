@@ -1,0 +1,169 @@
+/*-------------------------------------------------------------------------
+ *
+ * table.h
+ *	  Tables: their directory in shared memory, blocks, and TIDs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TS_TABLE_H
+#define TS_TABLE_H
+
+#include "postgres.h"
+
+#include "port/pg_bitutils.h"
+#include "storage/block.h"
+#include "storage/lwlock.h"
+#include "storage/relfilenode.h"
+#include "utils/relcache.h"
+
+#include "storage/version.h"
+
+#define TS_ROWS_PER_BLOCK	256
+#define TS_FIRST_BLOCK		1		/* block 0 never holds rows */
+#define TS_MAX_BLOCK		0x40000000
+#define TS_FIRST_SEGMENT	8		/* blocks in directory segment 0 */
+#define TS_NUM_SEGMENTS		28
+
+/* a block with fewer free slots than this is not offered for inserts again */
+#define TS_BLOCK_REUSE_MIN	16
+
+typedef struct TsTable TsTable;
+
+typedef struct TsBlock
+{
+	TsTable    *table;
+	BlockNumber blkno;
+	pg_atomic_uint32 nfree;		/* slots in state TS_ROW_FREE */
+
+	/* under the table's lock */
+	bool		owned;			/* one process inserts here */
+	bool		listed;			/* in the table's list of blocks with room */
+	struct TsBlock *next_free;
+
+	TsRow		rows[TS_ROWS_PER_BLOCK];
+} TsBlock;
+
+struct TsTable
+{
+	/* identity; constant while `live` */
+	RelFileNode rnode;
+	BackendId	backend;
+	TsTable    *hash_next;		/* under the directory lock */
+
+	/*
+	 * Changes whenever the struct comes to stand for another table or the
+	 * table is emptied in place: pointers to blocks are valid only as long as
+	 * it is what it was.  Odd values only while the table exists.
+	 */
+	pg_atomic_uint64 generation;
+
+	/* entries in indexes that only VACUUM cleans may lead to dead rows */
+	pg_atomic_uint32 indexed;
+
+	/*
+	 * Blocks in use, block 0 included.  Advanced under `lock` with a write
+	 * barrier after the directory entry is stored; read without a lock.
+	 */
+	pg_atomic_uint32 nblocks;
+
+	/* rows in blocks that nobody owns, roughly; and rows dead until VACUUM */
+	pg_atomic_uint64 rows;
+	pg_atomic_uint64 dead;
+
+	LWLock		lock;			/* extension, list of blocks with room */
+	TsBlock    *free_head;
+	TsTable    *drop_next;		/* in the list of tables to be freed */
+
+	/* rows seen by the last VACUUM, for estimates; 0: none yet */
+	pg_atomic_uint64 rows_at_vacuum;
+
+	/* segment k holds pointers to TS_FIRST_SEGMENT << k blocks */
+	TsBlock   **segment[TS_NUM_SEGMENTS];
+};
+
+/* position of a row */
+typedef struct TsRowRef
+{
+	TsBlock    *block;
+	uint32		index;
+} TsRowRef;
+
+#define ts_ref_row(ref)		(&(ref).block->rows[(ref).index])
+
+static inline void
+ts_ref_tid(TsRowRef ref, ItemPointer tid)
+{
+	ItemPointerSet(tid, ref.block->blkno, (OffsetNumber) (ref.index + 1));
+}
+
+static inline int
+ts_segment_of_block(BlockNumber blkno, uint32 *offset)
+{
+	uint32		n = blkno / TS_FIRST_SEGMENT + 1;
+	int			k = pg_leftmost_one_pos32(n);
+
+	*offset = blkno - TS_FIRST_SEGMENT * ((1U << k) - 1);
+	return k;
+}
+
+/* The block, or NULL if the table has none of that number. */
+static inline TsBlock *
+ts_table_block(TsTable *table, BlockNumber blkno)
+{
+	uint32		offset;
+	int			k;
+
+	if (unlikely(blkno >= pg_atomic_read_u32(&table->nblocks) || blkno < TS_FIRST_BLOCK))
+		return NULL;
+	pg_read_barrier();
+	k = ts_segment_of_block(blkno, &offset);
+	return table->segment[k][offset];
+}
+
+/* The row with this TID; false if there can be none. */
+static inline bool
+ts_table_row(TsTable *table, ItemPointer tid, TsRowRef *ref)
+{
+	OffsetNumber offset = ItemPointerGetOffsetNumberNoCheck(tid);
+
+	ref->block = ts_table_block(table, ItemPointerGetBlockNumberNoCheck(tid));
+	ref->index = (uint32) offset - 1;
+	return ref->block != NULL && offset >= 1 && offset <= TS_ROWS_PER_BLOCK;
+}
+
+static inline BlockNumber
+ts_table_nblocks(TsTable *table)
+{
+	return pg_atomic_read_u32(&table->nblocks);
+}
+
+extern void ts_table_request(void);
+extern void ts_table_startup(void);
+
+extern TsTable *ts_table_create(RelFileNode rnode, BackendId backend);
+extern TsTable *ts_table_find(RelFileNode rnode, BackendId backend);
+extern void ts_table_drop(RelFileNode rnode, BackendId backend);
+extern void ts_table_drop_database(Oid dboid);
+extern void ts_table_empty(TsTable *table);
+extern bool ts_table_free_dropped(void);
+
+extern bool ts_table_reserve_row(TsTable *table, TsRowRef *ref);
+extern void ts_table_release_row(TsRowRef ref, bool count_row);
+extern TsBlock *ts_table_append_block(TsTable *table);
+extern void ts_table_rows_freed(TsBlock *block, uint32 nfreed);
+extern double ts_table_live_rows(TsTable *table);
+extern void ts_table_release_blocks(void);
+
+/* memory that rows take in a table, for statistics */
+typedef struct TsTableStats
+{
+	BlockNumber blocks;
+	int64		live_rows;
+	int64		dead_rows;		/* dead until VACUUM has cleaned the indexes */
+	int64		versions;
+	int64		bytes;
+} TsTableStats;
+
+extern void ts_table_get_stats(TsTable *table, TsTableStats *stats);
+
+#endif							/* TS_TABLE_H */

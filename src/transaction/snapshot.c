@@ -1,0 +1,428 @@
+/*-------------------------------------------------------------------------
+ *
+ * snapshot.c
+ *	  Which count of finished transactions a snapshot stands for.
+ *
+ * PostgreSQL notes the count in the snapshot it takes, but zeroes it in copies,
+ * and all snapshots an executor gets are copies.  We find it out again while
+ * the static snapshot that was copied still has it, and stamp it into the
+ * copy's `vistest` field, which MVCC snapshots do not use and which later
+ * copies inherit.  DESIGN.md section 4 has the reasoning.
+ *
+ * So that garbage collection knows which counts are in use, a process
+ * publishes (TsTxnProcess):
+ *
+ *	held	counts of snapshots in use: one for each executor between its start
+ *			and end, each utility command, each planner call; in REPEATABLE READ
+ *			that of the transaction
+ *	base	every other snapshot of this process has a count >= base
+ *
+ * base moves on at the first event of a new client message, when no snapshot
+ * of earlier messages is left but the held ones.  While a process waits for its
+ * client, or in our own waits, it has none but the held ones (horizon.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "storage/sinvaladt.h"
+#include "storage/shmem.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "compat.h"
+#include "transaction/snapshot.h"
+#include "transaction/txn.h"
+
+#define MAX_PUBLISHED	8
+
+typedef struct Hold
+{
+	const void *owner;
+	uint64		count;
+	int			nest_level;
+} Hold;
+
+/* addresses of snapmgr.c's static snapshots: the same in all processes */
+typedef struct Learned
+{
+	Snapshot	current;
+	Snapshot	secondary;
+} Learned;
+
+static Learned *learned;
+static Hold *holds = NULL;
+static int	nholds = 0;
+static int	max_holds = 0;
+static bool xact_stamped = false;
+static TimestampTz last_message = 0;
+static uint32 nexported = 0;
+
+#define stamp_of(s)		((uint64) (uintptr_t) (s)->vistest)
+#define set_stamp(s, c)	((s)->vistest = (struct GlobalVisState *) (uintptr_t) (c))
+
+void
+ts_snapshot_request(void)
+{
+	RequestAddinShmemSpace(sizeof(Learned));
+}
+
+void
+ts_snapshot_startup(void)
+{
+	bool		found;
+
+	learned = ShmemInitStruct("tsengine snapshot addresses", sizeof(Learned), &found);
+	if (!found)
+		memset(learned, 0, sizeof(Learned));
+}
+
+/*
+ * Learn the addresses of the static snapshots.  To be called in a READ
+ * COMMITTED transaction whose first snapshot has been taken.
+ */
+void
+ts_snapshot_learn(void)
+{
+	Snapshot	current;
+	Snapshot	secondary;
+
+	if (learned == NULL || (learned->current != NULL && learned->secondary != NULL) ||
+		IsolationUsesXactSnapshot() || IsInParallelMode())
+		return;
+	current = GetTransactionSnapshot();
+	secondary = GetLatestSnapshot();
+	if (!current->copied && !secondary->copied && current != secondary)
+	{
+		learned->current = current;
+		learned->secondary = secondary;
+	}
+}
+
+/* Do two snapshots agree on what heap shows? */
+static bool
+same_contents(Snapshot a, Snapshot b)
+{
+	return a->xmin == b->xmin && a->xmax == b->xmax && a->xcnt == b->xcnt &&
+		a->subxcnt == b->subxcnt && a->suboverflowed == b->suboverflowed &&
+		a->takenDuringRecovery == b->takenDuringRecovery;
+}
+
+static void
+publish_holds(void)
+{
+	uint64		distinct[MAX_PUBLISHED] = {0};
+	uint64		overflow = 0;
+	int			n = 0;
+
+	for (int i = 0; i < nholds; i++)
+	{
+		uint64		count = holds[i].count;
+		int			j = 0;
+
+		while (j < n && distinct[j] != count)
+			j++;
+		if (j < n)
+			continue;
+		if (n < MAX_PUBLISHED)
+			distinct[n++] = count;
+		else if (overflow == 0 || count < overflow)
+			overflow = count;
+	}
+	/* additions first: a count never disappears while it is held */
+	if (pg_atomic_read_u64(&ts_my_txn_process->held_min) == 0 || overflow == 0 ||
+		overflow < pg_atomic_read_u64(&ts_my_txn_process->held_min))
+	{
+		if (overflow != 0)
+			pg_atomic_write_u64(&ts_my_txn_process->held_min, overflow);
+	}
+	for (int i = 0; i < MAX_PUBLISHED; i++)
+		if (pg_atomic_read_u64(&ts_my_txn_process->held[i]) != distinct[i])
+			pg_atomic_write_u64(&ts_my_txn_process->held[i], distinct[i]);
+	if (pg_atomic_read_u64(&ts_my_txn_process->held_min) != overflow)
+		pg_atomic_write_u64(&ts_my_txn_process->held_min, overflow);
+}
+
+static void
+add_hold(const void *owner, uint64 count)
+{
+	if (nholds == max_holds)
+	{
+		int			n = Max(32, max_holds * 2);
+
+		if (holds == NULL)
+			holds = MemoryContextAlloc(TopMemoryContext, n * sizeof(Hold));
+		else
+			holds = repalloc(holds, n * sizeof(Hold));
+		max_holds = n;
+	}
+	holds[nholds].owner = owner;
+	holds[nholds].count = count;
+	holds[nholds].nest_level = GetCurrentTransactionNestLevel();
+	nholds++;
+	publish_holds();
+}
+
+/* The count of a static snapshot if it agrees with `snapshot`, else 0. */
+static uint64
+count_of_static(Snapshot fixed, Snapshot snapshot)
+{
+	if (fixed == NULL || !same_contents(fixed, snapshot))
+		return 0;
+	return fixed->snapXactCompletionCount;
+}
+
+/* A snapshot taken right now agrees with `snapshot`: then its count will do. */
+static uint64
+count_of_fresh(Snapshot snapshot)
+{
+	static SnapshotData fresh = {SNAPSHOT_MVCC};
+
+	(void) GetSnapshotData(&fresh);
+	return same_contents(&fresh, snapshot) ? fresh.snapXactCompletionCount : 0;
+}
+
+static void
+count_missing(void)
+{
+	ts_my_txn_process->counters.snapshot_missing++;
+	ereport(ERROR,
+			(errcode(ERRCODE_INTERNAL_ERROR),
+			 errmsg("could not determine the commit count of a snapshot"),
+			 errhint("Repeat the statement. If this persists, please report it.")));
+}
+
+/*
+ * REPEATABLE READ and SERIALIZABLE: stamp the transaction's snapshot object,
+ * once; it is held until the transaction ends.
+ */
+static Snapshot
+stamp_transaction_snapshot(void)
+{
+	Snapshot	snapshot = GetTransactionSnapshot();
+
+	if (!xact_stamped)
+	{
+		uint64		count = stamp_of(snapshot);
+
+		if (count == 0)
+			count = count_of_static(learned->current, snapshot);
+		if (count == 0)
+			count = count_of_fresh(snapshot);
+		if (count == 0)
+			count_missing();
+		set_stamp(snapshot, count);
+		xact_stamped = true;
+		add_hold(&xact_stamped, count);
+	}
+	return snapshot;
+}
+
+static uint64
+find_count(Snapshot snapshot)
+{
+	uint64		count;
+
+	if (IsolationUsesXactSnapshot() && FirstSnapshotSet && !xact_stamped)
+	{
+		Snapshot	xact = stamp_transaction_snapshot();
+
+		/* a copy made before its original was stamped */
+		if (snapshot == xact || same_contents(snapshot, xact))
+			return stamp_of(xact);
+	}
+	/* copies made later are stamped; in READ COMMITTED any may be the source */
+	count = count_of_static(learned->secondary, snapshot);
+	if (!IsolationUsesXactSnapshot())
+		count = Max(count, count_of_static(learned->current, snapshot));
+	if (count == 0)
+		count = count_of_fresh(snapshot);
+	if (count == 0)
+		count_missing();
+	return count;
+}
+
+/* Publish what this process may still use, at the start of something new. */
+static void
+move_base(uint64 count)
+{
+	TimestampTz message = GetCurrentStatementStartTimestamp();
+	uint64		base = pg_atomic_read_u64(&ts_my_txn_process->base);
+
+	if (base == 0 || message != last_message)
+	{
+		last_message = message;
+		/* release: holds are visible before */
+		pg_write_barrier();
+		pg_atomic_write_u64(&ts_my_txn_process->base, count);
+	}
+	else if (count < base)
+		ereport(ERROR,
+				(errcode(ERRCODE_SNAPSHOT_TOO_OLD),
+				 errmsg("snapshot too old"),
+				 errdetail("A snapshot taken before others of the same statement was first used after them.")));
+}
+
+static uint64
+leader_count(void)
+{
+	PGPROC	   *leader = MyProc->lockGroupLeader;
+
+	if (leader == NULL)
+		elog(ERROR, "parallel worker without a leader");
+	return pg_atomic_read_u64(&ts_txn_processes[leader->pgprocno].parallel_count);
+}
+
+/*
+ * The count an MVCC snapshot stands for; a tsengine version committed at csn c
+ * is visible to it if c <= count.  Cheap for snapshots seen before.  Raises an
+ * error if it cannot be had.
+ */
+uint64
+ts_snapshot_count(Snapshot snapshot)
+{
+	uint64		count;
+
+	if (unlikely(ts_my_txn_process == NULL))
+		ts_txn_attach();
+	if (IsParallelWorker())
+		return leader_count();
+	if (IsInParallelMode() && ActiveSnapshotSet())
+	{
+		Snapshot	active = GetActiveSnapshot();
+
+		/* restored from its serialized form: the stamp field is garbage */
+		if (snapshot != active && same_contents(snapshot, active) &&
+			snapshot->curcid == active->curcid)
+			snapshot = active;
+	}
+	if (!snapshot->copied)
+	{
+		count = snapshot->snapXactCompletionCount;
+		if (count != 0)
+			return count;
+	}
+	count = stamp_of(snapshot);
+	if (count != 0)
+		return count;
+	count = find_count(snapshot);
+	move_base(count);
+	set_stamp(snapshot, count);
+	return count;
+}
+
+/* Publish that a snapshot is in use, until ts_snapshot_unhold(owner). */
+void
+ts_snapshot_hold(const void *owner, Snapshot snapshot)
+{
+	uint64		count = ts_snapshot_count(snapshot);
+
+	add_hold(owner, count);
+	if (GetCurrentStatementStartTimestamp() != last_message ||
+		pg_atomic_read_u64(&ts_my_txn_process->base) == 0)
+		move_base(count);
+}
+
+/* Does nothing if `owner` holds nothing: its transaction may have ended. */
+void
+ts_snapshot_unhold(const void *owner)
+{
+	for (int i = nholds - 1; i >= 0; i--)
+	{
+		if (holds[i].owner == owner)
+		{
+			memmove(&holds[i], &holds[i + 1], (nholds - i - 1) * sizeof(Hold));
+			nholds--;
+			publish_holds();
+			return;
+		}
+	}
+}
+
+/* A subtransaction aborted: what it held is gone, its executors did not end. */
+void
+ts_snapshot_abort_level(int nest_level)
+{
+	int			kept = 0;
+
+	if (ts_my_txn_process == NULL)
+		return;
+	pg_atomic_write_u32(&ts_my_txn_process->quiet, 0);
+	for (int i = 0; i < nholds; i++)
+		if (holds[i].nest_level < nest_level || holds[i].owner == &xact_stamped)
+			holds[kept++] = holds[i];
+	nholds = kept;
+	publish_holds();
+}
+
+void
+ts_snapshot_end_transaction(void)
+{
+	xact_stamped = false;
+	nexported = 0;
+	if (ts_my_txn_process == NULL)
+		return;
+	pg_atomic_write_u32(&ts_my_txn_process->quiet, 0);
+	if (nholds > 0)
+	{
+		nholds = 0;
+		publish_holds();
+	}
+	pg_atomic_write_u64(&ts_my_txn_process->base, 0);
+}
+
+/* The leader is about to run a parallel plan under this snapshot. */
+void
+ts_snapshot_set_parallel(Snapshot snapshot)
+{
+	uint64		count = ts_snapshot_count(snapshot);
+
+	pg_atomic_write_u64(&ts_my_txn_process->parallel_count, count);
+}
+
+/* pg_export_snapshot() is about to export the active snapshot. */
+void
+ts_snapshot_note_export(void)
+{
+	uint64		count = ts_snapshot_count(GetActiveSnapshot());
+
+	nexported++;
+	add_hold(&nexported, count);	/* until the transaction ends */
+	pg_atomic_write_u64(&ts_my_txn_process->exported[nexported % 8], count);
+	pg_atomic_write_u32(&ts_my_txn_process->exported_lxid, ts_proc_lxid(MyProc));
+}
+
+/*
+ * SET TRANSACTION SNAPSHOT has taken over the snapshot `id`: give it the count
+ * the exporter has for it.  Raises an error if that is not known.
+ */
+void
+ts_snapshot_import(const char *id)
+{
+	unsigned int backend;
+	unsigned int lxid;
+	unsigned int number;
+	PGPROC	   *proc;
+	TsTxnProcess *exporter;
+	uint64		count = 0;
+
+	ts_txn_attach();
+	if (sscanf(id, "%8X-%8X-%u", &backend, &lxid, &number) == 3 &&
+		(proc = BackendIdGetProc((BackendId) backend)) != NULL)
+	{
+		exporter = &ts_txn_processes[proc->pgprocno];
+		if (pg_atomic_read_u32(&exporter->exported_lxid) == lxid)
+			count = pg_atomic_read_u64(&exporter->exported[number % 8]);
+	}
+	if (count == 0)
+		count_missing();
+	set_stamp(GetTransactionSnapshot(), count);
+	xact_stamped = true;
+	add_hold(&xact_stamped, count);
+	move_base(count);
+}

@@ -1,0 +1,347 @@
+/*-------------------------------------------------------------------------
+ *
+ * visibility.c
+ *	  Which version of a row a snapshot sees: the cases off the common path.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "storage/s_lock.h"
+#include "utils/snapmgr.h"
+
+#include "compat.h"
+#include "memory/epoch.h"
+#include "storage/horizon.h"
+#include "storage/garbage.h"
+#include "transaction/snapshot.h"
+#include "transaction/visibility.h"
+
+/*
+ * Prepare an MVCC snapshot for look-ups.  In a parallel worker, the leader's
+ * own changes count as ours from here on.
+ */
+void
+ts_read_view_init(TsReadView *view, Snapshot snapshot)
+{
+	view->snapshot = snapshot;
+	view->curcid = snapshot->curcid;
+	view->count = ts_snapshot_count(snapshot);
+	if (IsParallelWorker() && MyProc->lockGroupLeader != NULL)
+		ts_my_live_word =
+			pg_atomic_read_u64(&ts_txn_processes[MyProc->lockGroupLeader->pgprocno].live_word);
+}
+
+/*
+ * Was the top-level xid running, as far as the snapshot knows?  As
+ * XidInMVCCSnapshot, without its detour through subtransactions.
+ */
+static bool
+xid_in_progress_for(TransactionId xid, Snapshot snapshot)
+{
+	if (TransactionIdPrecedes(xid, snapshot->xmin))
+		return false;
+	if (TransactionIdFollowsOrEquals(xid, snapshot->xmax))
+		return true;
+	if (snapshot->takenDuringRecovery)
+		return XidInMVCCSnapshot(xid, snapshot);
+	for (uint32 i = 0; i < snapshot->xcnt; i++)
+		if (snapshot->xip[i] == xid)
+			return true;
+	return false;
+}
+
+/* The transaction has a csn, or will in a moment: wait for the decision. */
+static void
+wait_until_decided(TsTxn *txn, uint64 state)
+{
+	SpinDelayStatus delay;
+
+	init_local_spin_delay(&delay);
+	while (pg_atomic_read_u64(&txn->state) == state)
+		perform_spin_delay(&delay);
+	finish_spin_delay(&delay);
+}
+
+/*
+ * Visibility of a live version of another transaction.  Sets *again if the
+ * version has been stamped or undone meanwhile.
+ */
+static bool
+live_version_visible(TsVersion *version, uint64 word, const TsReadView *view, bool *again)
+{
+	TsTxn	   *txn = ts_txn_of_word(word);
+	uint64		state = pg_atomic_read_u64(&txn->state);
+	TransactionId xid;
+	uint64		csn;
+	uint64		floor;
+
+	*again = false;
+	pg_read_barrier();
+	xid = pg_atomic_read_u32(&txn->xid);
+	csn = pg_atomic_read_u64(&txn->csn);
+	floor = pg_atomic_read_u64(&txn->floor);
+	pg_read_barrier();
+	if (ts_txn_seq(state) != ts_live_seq(word) ||
+		pg_atomic_read_u64(&txn->state) != state)
+	{
+		*again = true;
+		return false;
+	}
+	switch (ts_txn_phase(state))
+	{
+		case TS_TXN_PREPARING:
+			if (floor >= view->count)
+				return false;
+			wait_until_decided(txn, state);
+			*again = true;
+			return false;
+		case TS_TXN_COMMITTED:
+			if (csn <= view->count)
+				return true;
+			return TransactionIdIsValid(xid) && !xid_in_progress_for(xid, view->snapshot);
+		case TS_TXN_ACTIVE:
+		case TS_TXN_DECIDED_PURE:
+		case TS_TXN_PREPARED:
+			/* mixed transactions commit by their xid, before we hear of it */
+			return TransactionIdIsValid(xid) &&
+				!xid_in_progress_for(xid, view->snapshot) &&
+				TransactionIdDidCommit(xid);
+		default:
+			return false;
+	}
+}
+
+bool
+ts_version_visible_slow(TsVersion *version, uint64 word, const TsReadView *view)
+{
+	for (;;)
+	{
+		bool		again;
+		bool		visible;
+
+		if (ts_creator_is_csn(word))
+			return word <= view->count;
+		if (ts_creator_is_mixed(word))
+		{
+			if (ts_creator_upper(word) <= view->count)
+				return true;
+			pg_read_barrier();	/* cid was written before the word */
+			return !xid_in_progress_for(version->cid, view->snapshot);
+		}
+		if (ts_is_mine(word))
+			return version->cid < view->curcid;
+		visible = live_version_visible(version, word, view, &again);
+		if (!again)
+			return visible;
+		/*
+		 * A stamp precedes the descriptor's move to its next sequence: if
+		 * that is seen and still no stamp, the version was undone.
+		 */
+		if (ts_txn_seq(pg_atomic_read_u64(&ts_txn_of_word(word)->state)) != ts_live_seq(word))
+		{
+			pg_read_barrier();
+			if (ts_version_creator(version) == word)
+				return false;
+		}
+		word = ts_version_creator(version);
+	}
+}
+
+/*
+ * What the creator is now.  RUNNING includes a transaction that has committed
+ * but not yet stamped its versions: wait for it, it is a matter of moments.
+ */
+TsCreatorStatus
+ts_version_status(TsVersion *version)
+{
+	uint64		word = ts_version_creator(version);
+
+	if (!ts_creator_is_live(word))
+		return TS_CREATOR_COMMITTED;
+	return ts_is_mine(word) ? TS_CREATOR_MINE : TS_CREATOR_RUNNING;
+}
+
+/*
+ * Committed as of now?  Unlike ts_version_status, looks behind the creator
+ * word of a transaction that is about to stamp.
+ */
+static bool
+committed_now(TsVersion *version)
+{
+	for (;;)
+	{
+		uint64		word = ts_version_creator(version);
+		TsTxn	   *txn;
+		uint64		state;
+		TransactionId xid;
+
+		if (!ts_creator_is_live(word))
+			return true;
+		txn = ts_txn_of_word(word);
+		state = pg_atomic_read_u64(&txn->state);
+		pg_read_barrier();
+		xid = pg_atomic_read_u32(&txn->xid);
+		if (ts_txn_seq(state) != ts_live_seq(word))
+			return !ts_creator_is_live(ts_version_creator(version));
+		switch (ts_txn_phase(state))
+		{
+			case TS_TXN_PREPARING:
+				wait_until_decided(txn, state);
+				continue;
+			case TS_TXN_COMMITTED:
+				return true;
+			default:
+				return TransactionIdIsValid(xid) && !TransactionIdIsInProgress(xid) &&
+					TransactionIdDidCommit(xid);
+		}
+	}
+}
+
+static TsVersion *
+fetch_self(TsRow *row)
+{
+	for (TsVersion *v = ts_row_head(row); v != NULL; v = ts_version_prev(v))
+		if (ts_is_mine(ts_version_creator(v)) || committed_now(v))
+			return (v->flags & TS_V_DELETED) ? NULL : v;
+	return NULL;
+}
+
+/*
+ * SnapshotDirty: what would be there if all running transactions committed,
+ * and who is to be waited for: xmin for an insert, xmax for a delete.  An
+ * update in place leaves the row and its keys where they are, so there is
+ * nobody to wait for.
+ */
+static TsVersion *
+fetch_dirty(TsRow *row, Snapshot snapshot)
+{
+	TsVersion  *head = ts_row_head(row);
+	TsVersion  *v;
+	uint64		word;
+
+	snapshot->xmin = snapshot->xmax = InvalidTransactionId;
+	snapshot->speculativeToken = 0;
+	if (head == NULL)
+		return NULL;
+	word = ts_version_creator(head);
+	if (ts_is_mine(word) || committed_now(head))
+		return (head->flags & TS_V_DELETED) ? NULL : head;
+
+	/* versions of one running transaction, over the newest committed one */
+	for (v = head; v != NULL && !committed_now(v); v = ts_version_prev(v))
+		;
+	if (v == NULL)
+	{
+		/* a row inserted by it, and perhaps deleted again */
+		if (head->flags & TS_V_DELETED)
+			return NULL;
+		snapshot->xmin = ts_txn_xid_of(word, head->aux);
+		for (v = head; ts_version_prev(v) != NULL; v = ts_version_prev(v))
+			;
+		if (v->flags & TS_V_SPECULATIVE)
+			snapshot->speculativeToken =
+				pg_atomic_read_u32(&ts_txn_of_word(word)->spec_token);
+		return head;
+	}
+	if (v->flags & TS_V_DELETED)
+		return NULL;
+	if ((head->flags & TS_V_DELETED) == 0)
+		return head;
+	snapshot->xmax = ts_txn_xid_of(word, head->aux);
+	/* the last version that holds a tuple */
+	for (v = head; v->flags & TS_V_DELETED; v = ts_version_prev(v))
+		;
+	return v;
+}
+
+/* Newest version with a tuple that some snapshot may see, or is undecided. */
+static TsVersion *
+fetch_non_vacuumable(TsRow *row)
+{
+	const TsHorizon *horizon = ts_horizon(true);
+	TsVersion  *newer = NULL;
+
+	for (TsVersion *v = ts_row_head(row); v != NULL; v = ts_version_prev(v))
+	{
+		if ((v->flags & TS_V_DELETED) == 0)
+		{
+			if (newer == NULL || ts_creator_is_live(ts_version_creator(newer)) ||
+				ts_version_needed(v, newer, horizon))
+				return v;
+		}
+		newer = v;
+	}
+	return NULL;
+}
+
+static TsVersion *
+fetch_any(TsRow *row)
+{
+	TsVersion  *v = ts_row_head(row);
+
+	while (v != NULL && (v->flags & TS_V_DELETED))
+		v = ts_version_prev(v);
+	return v;
+}
+
+/*
+ * The version of a row that a snapshot of any kind sees, or NULL.  `view` must
+ * be given for MVCC snapshots.  Call it inside an epoch section.  Only what an
+ * MVCC snapshot sees stays valid after it.
+ */
+TsVersion *
+ts_row_fetch(TsRow *row, Snapshot snapshot, const TsReadView *view)
+{
+	switch (snapshot->snapshot_type)
+	{
+		case SNAPSHOT_MVCC:
+			return ts_row_visible(row, view);
+		case SNAPSHOT_SELF:
+			return fetch_self(row);
+		case SNAPSHOT_DIRTY:
+			return fetch_dirty(row, snapshot);
+		case SNAPSHOT_NON_VACUUMABLE:
+			return fetch_non_vacuumable(row);
+		case SNAPSHOT_ANY:
+		case SNAPSHOT_TOAST:
+			return fetch_any(row);
+		case SNAPSHOT_HISTORIC_MVCC:
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("tsengine tables cannot be read by logical decoding as catalog tables")));
+	}
+	return NULL;
+}
+
+/*
+ * The system column xmin of a version: the xid of a mixed transaction, a value
+ * derived from the csn of a pure one.  It changes with each committed update.
+ * The derived values start half the xid space away from the xids in use.
+ */
+TransactionId
+ts_version_xmin(TsVersion *version)
+{
+	uint64		word = ts_version_creator(version);
+
+	if (ts_creator_is_mixed(word))
+		return version->cid;
+	if (ts_creator_is_csn(word))
+	{
+		TransactionId xmin = (TransactionId) word + (TransactionId) 0x80000000;
+
+		return TransactionIdIsNormal(xmin) ? xmin : xmin + FirstNormalTransactionId;
+	}
+	if (!ts_is_mine(word))
+		return ts_txn_xid_of(word, version->aux);
+	if (IsInParallelMode())
+		return pg_atomic_read_u32(&ts_txn_of_word(word)->xid);
+	/* core asks whether this xid is ours: there must be one */
+	(void) GetTopTransactionId();
+	return ts_txn_publish_xid();
+}

@@ -1,0 +1,152 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait.c
+ *	  Waiting for other transactions, through PostgreSQL's lock manager.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/subtrans.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "storage/procarray.h"
+#include "storage/s_lock.h"
+#include "utils/rel.h"
+
+#include "memory/epoch.h"
+#include "transaction/txn.h"
+
+typedef struct WaitContext
+{
+	Relation	rel;
+	ItemPointer tid;
+	XLTW_Oper	oper;
+} WaitContext;
+
+static const char *const wait_messages[] = {
+	[XLTW_Update] = gettext_noop("while updating tuple (%u,%u) in relation \"%s\""),
+	[XLTW_Delete] = gettext_noop("while deleting tuple (%u,%u) in relation \"%s\""),
+	[XLTW_Lock] = gettext_noop("while locking tuple (%u,%u) in relation \"%s\""),
+	[XLTW_LockUpdated] = gettext_noop("while locking updated version (%u,%u) of tuple in relation \"%s\""),
+};
+
+static void
+wait_error_context(void *arg)
+{
+	WaitContext *context = arg;
+
+	if (context->oper <= XLTW_LockUpdated && wait_messages[context->oper] != NULL)
+		errcontext(wait_messages[context->oper],
+				   ItemPointerGetBlockNumberNoCheck(context->tid),
+				   ItemPointerGetOffsetNumberNoCheck(context->tid),
+				   RelationGetRelationName(context->rel));
+}
+
+/* Is the transaction of a live creator word still undecided? */
+bool
+ts_txn_is_running(uint64 live_word)
+{
+	uint64		state = pg_atomic_read_u64(&ts_txn_of_word(live_word)->state);
+
+	return ts_txn_seq(state) == ts_live_seq(live_word) &&
+		ts_txn_phase(state) != TS_TXN_COMMITTED;
+}
+
+/*
+ * The xid to wait for on behalf of core: that of the subtransaction with this
+ * tag if it is known, else the top-level one.  Invalid if there is none.
+ */
+TransactionId
+ts_txn_xid_of(uint64 live_word, uint16 tag)
+{
+	TsTxn	   *txn = ts_txn_of_word(live_word);
+	uint64		entry = pg_atomic_read_u64(&txn->tag_xid[tag % TS_TAG_XIDS]);
+	TransactionId xid = pg_atomic_read_u32(&txn->xid);
+
+	if ((uint16) (entry >> 32) == tag && tag != 0)
+		xid = (TransactionId) entry;
+	pg_read_barrier();
+	if (ts_txn_seq(pg_atomic_read_u64(&txn->state)) != ts_live_seq(live_word))
+		return InvalidTransactionId;
+	return xid;
+}
+
+static void
+wait_for_tag(uint64 live_word, uint16 tag)
+{
+	LOCKTAG		lock = {
+		.locktag_field1 = 0,
+		.locktag_field2 = (uint32) ts_live_slot(live_word),
+		.locktag_field3 = (uint32) ts_live_seq(live_word),
+		.locktag_field4 = tag,
+		.locktag_type = LOCKTAG_USERLOCK,
+		.locktag_lockmethodid = DEFAULT_LOCKMETHOD
+	};
+
+	(void) LockAcquire(&lock, ShareLock, false, false);
+	LockRelease(&lock, ShareLock, false);
+}
+
+/*
+ * Wait until the transaction with this live creator word, or at least its
+ * subtransaction `tag`, has ended or moved on; the caller looks again then.
+ * Returns false at once, if the policy is not to wait.
+ *
+ * Call it outside epoch sections.  Raises errors (cancel, deadlock, timeout).
+ */
+bool
+ts_txn_wait(uint64 live_word, uint16 tag, LockWaitPolicy policy,
+			Relation rel, ItemPointer tid, XLTW_Oper oper)
+{
+	TsTxn	   *txn = ts_txn_of_word(live_word);
+	uint64		state = pg_atomic_read_u64(&txn->state);
+	ErrorContextCallback callback;
+	WaitContext context = {rel, tid, oper};
+	SpinDelayStatus delay;
+
+	Assert(ts_epoch_depth == 0);
+	if (ts_txn_seq(state) != ts_live_seq(live_word))
+		return true;
+	switch (ts_txn_phase(state))
+	{
+		case TS_TXN_PREPARED:
+			if (!TransactionIdIsInProgress(pg_atomic_read_u32(&txn->xid)))
+			{
+				ts_prepared_finish(txn, ts_live_seq(live_word));
+				return true;
+			}
+			break;
+		case TS_TXN_PREPARING:
+		case TS_TXN_COMMITTED:
+			/* decided; its versions say so in a moment */
+			init_local_spin_delay(&delay);
+			while (pg_atomic_read_u64(&txn->state) == state)
+			{
+				CHECK_FOR_INTERRUPTS();
+				perform_spin_delay(&delay);
+			}
+			finish_spin_delay(&delay);
+			return true;
+		default:
+			break;
+	}
+	if (policy != LockWaitBlock)
+		return false;
+
+	context.oper = oper;
+	callback.callback = wait_error_context;
+	callback.arg = &context;
+	callback.previous = error_context_stack;
+	error_context_stack = &callback;
+	ts_my_txn_process->counters.waits++;
+	/* nothing but published snapshots is in use while we sleep */
+	pg_atomic_write_u32(&ts_my_txn_process->quiet, 1);
+	wait_for_tag(live_word, tag);
+	pg_atomic_write_u32(&ts_my_txn_process->quiet, 0);
+	error_context_stack = callback.previous;
+	return true;
+}

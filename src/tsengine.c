@@ -1,0 +1,345 @@
+/*-------------------------------------------------------------------------
+ *
+ * tsengine.c
+ *	  Module entry: settings, hooks, shared memory, background worker.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "commands/dbcommands.h"
+#include "commands/defrem.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
+#include "optimizer/planner.h"
+#include "postmaster/bgworker.h"
+#include "replication/walsender.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "tcop/utility.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+#include "utils/snapmgr.h"
+
+#include "access/access.h"
+#include "compat.h"
+#include "memory/arena.h"
+#include "storage/garbage.h"
+#include "storage/rowlock.h"
+#include "transaction/horizon.h"
+#include "transaction/snapshot.h"
+#include "transaction/txn.h"
+
+PG_MODULE_MAGIC;
+
+void		_PG_init(void);
+
+static shmem_request_hook_type prev_shmem_request = NULL;
+static shmem_startup_hook_type prev_shmem_startup = NULL;
+static ClientAuthentication_hook_type prev_client_authentication = NULL;
+static planner_hook_type prev_planner = NULL;
+static ExecutorStart_hook_type prev_executor_start = NULL;
+static ExecutorRun_hook_type prev_executor_run = NULL;
+static ExecutorEnd_hook_type prev_executor_end = NULL;
+static ProcessUtility_hook_type prev_process_utility = NULL;
+static needs_fmgr_hook_type prev_needs_fmgr = NULL;
+static fmgr_hook_type prev_fmgr = NULL;
+
+static void
+shmem_request(void)
+{
+	if (prev_shmem_request)
+		prev_shmem_request();
+	ts_arena_request();
+	ts_table_request();
+	ts_rowlock_request();
+	ts_garbage_request();
+	ts_txn_request();
+	ts_snapshot_request();
+	ts_horizon_request();
+	ts_alias_request();
+}
+
+static void
+shmem_startup(void)
+{
+	if (prev_shmem_startup)
+		prev_shmem_startup();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	ts_arena_startup();
+	ts_table_startup();
+	ts_rowlock_startup();
+	ts_garbage_startup();
+	ts_txn_startup();
+	ts_snapshot_startup();
+	ts_horizon_startup();
+	ts_alias_startup();
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/*
+ * Runs in the transaction in which a backend authenticates its client, in READ
+ * COMMITTED and before any query: the right moment to see where snapmgr.c keeps
+ * its snapshots.
+ */
+static void
+client_authentication(struct Port *port, int status)
+{
+	if (prev_client_authentication)
+		prev_client_authentication(port, status);
+	if (status == STATUS_OK && !am_walsender)
+		ts_snapshot_learn();
+}
+
+static inline bool
+is_mvcc(Snapshot snapshot)
+{
+	return snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC;
+}
+
+/* Hold the active snapshot while something runs under it; true if there is one. */
+static bool
+hold_active(const void *owner)
+{
+	if (!ActiveSnapshotSet() || !is_mvcc(GetActiveSnapshot()) || IsParallelWorker())
+		return false;
+	ts_snapshot_hold(owner, GetActiveSnapshot());
+	return true;
+}
+
+static PlannedStmt *
+planner_with_snapshot(Query *parse, const char *query_string, int cursor_options,
+					  ParamListInfo params)
+{
+	PlannedStmt *result = NULL;
+	bool		held = hold_active(&result);
+
+	if (prev_planner)
+		result = prev_planner(parse, query_string, cursor_options, params);
+	else
+		result = standard_planner(parse, query_string, cursor_options, params);
+	if (held)
+		ts_snapshot_unhold(&result);
+	return result;
+}
+
+/*
+ * Transition tables that a parent collects need the old versions of rows of
+ * tables that have no triggers themselves.
+ */
+static void
+note_transition_tables(QueryDesc *query)
+{
+	ListCell   *cell;
+
+	if (query->planstate != NULL && IsA(query->planstate, ModifyTableState) &&
+		((ModifyTableState *) query->planstate)->mt_transition_capture != NULL)
+		ts_alias_everywhere = true;
+	foreach(cell, query->estate->es_auxmodifytables)
+		if (lfirst_node(ModifyTableState, cell)->mt_transition_capture != NULL)
+			ts_alias_everywhere = true;
+}
+
+static void
+executor_start(QueryDesc *query, int eflags)
+{
+	if (is_mvcc(query->snapshot))
+		ts_snapshot_hold(query, query->snapshot);
+	if (prev_executor_start)
+		prev_executor_start(query, eflags);
+	else
+		standard_ExecutorStart(query, eflags);
+	if (query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE)
+		note_transition_tables(query);
+}
+
+static void
+executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
+{
+	if (query->plannedstmt->parallelModeNeeded)
+	{
+		/*
+		 * Workers find the count of their snapshot in our entry, where there
+		 * is room for one: so none are started from within a parallel query.
+		 */
+		if (IsInParallelMode())
+			execute_once = false;
+		else if (is_mvcc(query->snapshot))
+			ts_snapshot_set_parallel(query->snapshot);
+	}
+	if (prev_executor_run)
+		prev_executor_run(query, direction, count, execute_once);
+	else
+		standard_ExecutorRun(query, direction, count, execute_once);
+}
+
+static void
+executor_end(QueryDesc *query)
+{
+	if (prev_executor_end)
+		prev_executor_end(query);
+	else
+		standard_ExecutorEnd(query);
+	ts_snapshot_unhold(query);
+}
+
+static bool
+is_concurrent_index_command(Node *stmt)
+{
+	if (IsA(stmt, IndexStmt))
+		return ((IndexStmt *) stmt)->concurrent;
+	if (IsA(stmt, ReindexStmt))
+	{
+		ListCell   *cell;
+
+		foreach(cell, ((ReindexStmt *) stmt)->params)
+			if (strcmp(lfirst_node(DefElem, cell)->defname, "concurrently") == 0)
+				return defGetBoolean(lfirst_node(DefElem, cell));
+	}
+	return false;
+}
+
+/* The id in SET TRANSACTION SNAPSHOT 'id', or NULL. */
+static const char *
+imported_snapshot(Node *stmt)
+{
+	VariableSetStmt *set = (VariableSetStmt *) stmt;
+
+	if (!IsA(stmt, VariableSetStmt) || set->kind != VAR_SET_MULTI ||
+		strcmp(set->name, "TRANSACTION SNAPSHOT") != 0)
+		return NULL;
+	return strVal(&linitial_node(A_Const, set->args)->val);
+}
+
+static void
+run_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
+			ProcessUtilityContext context, ParamListInfo params,
+			QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
+{
+	if (prev_process_utility)
+		prev_process_utility(pstmt, query_string, read_only_tree, context, params,
+							 query_env, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
+								query_env, dest, qc);
+}
+
+static void
+process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
+{
+	Node	   *stmt = pstmt->utilityStmt;
+	bool		held = hold_active(&stmt);
+	const char *import = imported_snapshot(stmt);
+	Oid			dropped_database = InvalidOid;
+	bool		ends_prepared = IsA(stmt, TransactionStmt) &&
+	(((TransactionStmt *) stmt)->kind == TRANS_STMT_COMMIT_PREPARED ||
+	 ((TransactionStmt *) stmt)->kind == TRANS_STMT_ROLLBACK_PREPARED);
+
+	/* the tree may be gone when the command has run */
+	if (import != NULL)
+		import = pstrdup(import);
+	if (IsA(stmt, DropdbStmt))
+		dropped_database = get_database_oid(((DropdbStmt *) stmt)->dbname, true);
+
+	if (is_concurrent_index_command(stmt))
+		ts_txn_force_mixed(true);	/* switched off by an abort, too */
+	run_utility(pstmt, query_string, read_only_tree, context, params,
+				query_env, dest, qc);
+	ts_txn_force_mixed(false);
+
+	if (held)
+		ts_snapshot_unhold(&stmt);
+	if (import != NULL)
+		ts_snapshot_import(import);
+	if (ends_prepared)
+		ts_prepared_finish_all();
+	if (OidIsValid(dropped_database))
+		ts_table_drop_database(dropped_database);
+}
+
+static bool
+needs_fmgr(Oid function)
+{
+	return function == F_PG_EXPORT_SNAPSHOT ||
+		(prev_needs_fmgr != NULL && prev_needs_fmgr(function));
+}
+
+/* pg_export_snapshot(): note the count, for those who import the snapshot. */
+static void
+fmgr(FmgrHookEventType event, FmgrInfo *flinfo, Datum *arg)
+{
+	if (event == FHET_START && flinfo->fn_oid == F_PG_EXPORT_SNAPSHOT)
+		ts_snapshot_note_export();
+	if (prev_fmgr != NULL)
+		prev_fmgr(event, flinfo, arg);
+}
+
+static void
+define_settings(void)
+{
+	DefineCustomIntVariable("tsengine.memory",
+							"Size of the shared memory that holds the rows of tsengine tables.",
+							NULL,
+							&ts_memory_kb,
+							256 * 1024, 16 * 1024, MAX_KILOBYTES,
+							PGC_POSTMASTER, GUC_UNIT_KB,
+							NULL, NULL, NULL);
+	MarkGUCPrefixReserved("tsengine");
+}
+
+static void
+register_worker(void)
+{
+	BackgroundWorker worker = {
+		.bgw_name = "tsengine garbage collector",
+		.bgw_type = "tsengine garbage collector",
+		.bgw_flags = BGWORKER_SHMEM_ACCESS,
+		.bgw_start_time = BgWorkerStart_PostmasterStart,
+		.bgw_restart_time = 1,
+		.bgw_library_name = "tsengine",
+		.bgw_function_name = "ts_garbage_worker_main"
+	};
+
+	RegisterBackgroundWorker(&worker);
+}
+
+void
+_PG_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("tsengine must be loaded via shared_preload_libraries"),
+				 errhint("Add tsengine to \"shared_preload_libraries\" and restart the server.")));
+	define_settings();
+	ts_slot_init_ops();
+	ts_txn_init_callbacks();
+	register_worker();
+
+	prev_shmem_request = shmem_request_hook;
+	shmem_request_hook = shmem_request;
+	prev_shmem_startup = shmem_startup_hook;
+	shmem_startup_hook = shmem_startup;
+	prev_client_authentication = ClientAuthentication_hook;
+	ClientAuthentication_hook = client_authentication;
+	prev_planner = planner_hook;
+	planner_hook = planner_with_snapshot;
+	prev_executor_start = ExecutorStart_hook;
+	ExecutorStart_hook = executor_start;
+	prev_executor_run = ExecutorRun_hook;
+	ExecutorRun_hook = executor_run;
+	prev_executor_end = ExecutorEnd_hook;
+	ExecutorEnd_hook = executor_end;
+	prev_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	prev_needs_fmgr = needs_fmgr_hook;
+	needs_fmgr_hook = needs_fmgr;
+	prev_fmgr = fmgr_hook;
+	fmgr_hook = fmgr;
+}

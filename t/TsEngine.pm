@@ -1,0 +1,201 @@
+# What the TAP tests share: a node with tsengine loaded, psql sessions that can be left waiting, and
+# pgbench in the background.
+#
+# TS_AM names the table access method under test (default tsengine). With TS_AM=heap nothing is
+# preloaded and what is tsengine's alone is skipped; that shows that the tests themselves are right.
+
+package TsEngine;
+
+use strict;
+use warnings FATAL => 'all';
+
+use Exporter 'import';
+use IPC::Run ();
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(usleep time);
+
+our @EXPORT = qw($AM on_tsengine new_node session ask try_ask send_query wait_query is_waiting
+  wait_blocked used_bytes settled_bytes bench_start bench_finish bench_files quiet_sql);
+
+our $AM = $ENV{TS_AM} // 'tsengine';
+
+sub on_tsengine { return $AM eq 'tsengine'; }
+
+# new_node(NAME, CONF, %init): an initialized and started node, extension created in postgres and
+# template1. CONF is appended to postgresql.conf.
+sub new_node
+{
+	my ($name, $conf, %init) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(%init);
+	$node->append_conf('postgresql.conf', <<END);
+log_statement = none
+max_connections = 50
+max_prepared_transactions = 10
+shared_buffers = 32MB
+autovacuum_naptime = 1s
+END
+	$node->append_conf('postgresql.conf', <<END) if on_tsengine();
+shared_preload_libraries = 'tsengine'
+tsengine.memory = '256MB'
+END
+	$node->append_conf('postgresql.conf', $conf) if defined $conf;
+	$node->start;
+	if (on_tsengine())
+	{
+		$node->safe_psql($_, 'CREATE EXTENSION tsengine') for ('postgres', 'template1');
+	}
+	return $node;
+}
+
+# session(NODE): a psql that stays. ask() returns its answer and dies on an error, try_ask() returns
+# the answer with the error messages.
+sub session
+{
+	my ($node, %params) = @_;
+	return $node->background_psql($params{dbname} // 'postgres', on_error_stop => 0);
+}
+
+sub try_ask
+{
+	my ($s, $sql) = @_;
+	send_query($s, $sql);
+	return wait_query($s);
+}
+
+sub ask
+{
+	my ($s, $sql) = @_;
+	my ($out, $err) = try_ask($s, $sql);
+	die "query failed: $sql\n$err" if $err =~ /ERROR|FATAL|PANIC|psql:.*(server closed|no connection)/;
+	return $out;
+}
+
+# Sends a query and does not wait for it.
+my $serial = 0;
+
+sub send_query
+{
+	my ($s, $sql) = @_;
+	my $mark = 'tsengine: end of ' . ++$serial;
+
+	$s->{ts_mark} = $mark;
+	$s->{stdout} = $s->{stderr} = '';
+	$s->{stdin} .= "$sql\n;\n\\echo '$mark'\n\\warn '$mark'\n";
+	$s->{run}->pump_nb;
+	return;
+}
+
+# The answer of the query sent last; in list context also what came on stderr.
+sub wait_query
+{
+	my ($s, $seconds) = @_;
+	my $mark = $s->{ts_mark};
+	my $end = time + ($seconds // 60);
+
+	until ($s->{stdout} =~ /$mark\n/ && $s->{stderr} =~ /$mark\n/)
+	{
+		die "no answer\nstdout: $s->{stdout}\nstderr: $s->{stderr}" if time > $end;
+		$s->{run}->pump_nb;
+		usleep(2_000);
+	}
+	my ($out, $err) = ($s->{stdout}, $s->{stderr});
+	$out =~ s/\n?$mark\n//;
+	$err =~ s/$mark\n//;
+	return wantarray ? ($out, $err) : $out;
+}
+
+# Whether the query sent last has not been answered.
+sub is_waiting
+{
+	my ($s) = @_;
+	$s->{run}->pump_nb;
+	return $s->{stdout} !~ /$s->{ts_mark}\n/;
+}
+
+# Waits until NUMBER sessions wait for a lock.
+sub wait_blocked
+{
+	my ($node, $number) = @_;
+	return $node->poll_query_until('postgres',
+		"SELECT count(DISTINCT pid) >= $number FROM pg_locks WHERE NOT granted");
+}
+
+sub used_bytes
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', 'SELECT sum(used_bytes) FROM tsengine.stat_memory');
+}
+
+# Waits until used_bytes is at most LIMIT, for 15 seconds; returns the last value.
+sub settled_bytes
+{
+	my ($node, $limit) = @_;
+	my $end = time + 15;
+	my $used;
+	while (1)
+	{
+		$used = used_bytes($node);
+		last if $used <= $limit || time > $end;
+		usleep(200_000);
+	}
+	return $used;
+}
+
+# Files for pgbench -f with the given contents: name@weight => text.
+sub bench_files
+{
+	my ($node, %scripts) = @_;
+	my @args;
+	for my $name (sort keys %scripts)
+	{
+		my ($plain, $weight) = split /@/, $name;
+		my $path = $node->basedir . "/$plain.pgbench";
+		open my $f, '>', $path or die "$path: $!";
+		print $f $scripts{$name};
+		close $f;
+		push @args, '-f', defined $weight ? "$path\@$weight" : $path;
+	}
+	return @args;
+}
+
+# pgbench in the background; bench_finish waits for it, checks that no transaction failed and
+# returns what it printed.
+sub bench_start
+{
+	my ($node, @args) = @_;
+	my $run = { out => '' };
+	my @cmd = (
+		'pgbench', '-n', '-h', $node->host, '-p', $node->port, '-M', 'prepared', '--max-tries=1000',
+		@args, 'postgres');
+
+	local %ENV = $node->_get_env();
+	print '# ' . join(' ', @cmd) . "\n";
+	$run->{h} = IPC::Run::start(\@cmd, '<', \undef, '>&', \$run->{out}, IPC::Run::timeout(120));
+	return $run;
+}
+
+sub bench_finish
+{
+	my ($run, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$run->{h}->finish;
+	my $ok = $run->{h}->result(0) == 0 && $run->{out} !~ /ERROR|FATAL|PANIC|aborted/;
+	ok($ok, $name) or diag(substr($run->{out}, 0, 4000));
+	note($run->{out});
+	return $run->{out};
+}
+
+# Runs SQL, returns (exit code, stdout, stderr); errors are not fatal.
+sub quiet_sql
+{
+	my ($node, $sql, %params) = @_;
+	return $node->psql($params{dbname} // 'postgres', $sql, on_error_stop => 1,
+		extra_params => [ '-v', 'VERBOSITY=verbose' ]);
+}
+
+1;

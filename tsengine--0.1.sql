@@ -1,0 +1,45 @@
+/* tsengine--0.1.sql */
+
+\echo Use "CREATE EXTENSION tsengine" to load this file. \quit
+
+CREATE FUNCTION tsengine_handler(internal) RETURNS table_am_handler
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+CREATE ACCESS METHOD tsengine TYPE TABLE HANDLER tsengine_handler;
+COMMENT ON ACCESS METHOD tsengine IS 'in-memory row store';
+
+CREATE FUNCTION memory_stats(
+	OUT arena_bytes bigint, OUT used_bytes bigint, OUT free_bytes bigint,
+	OUT reserve_bytes bigint, OUT retired_bytes bigint,
+	OUT garbage_rows bigint, OUT leaked_bytes bigint)
+AS 'MODULE_PATHNAME', 'tsengine_memory_stats' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE FUNCTION table_stats(
+	relid regclass,
+	OUT blocks bigint, OUT live_rows bigint, OUT dead_rows bigint,
+	OUT versions bigint, OUT bytes bigint)
+AS 'MODULE_PATHNAME', 'tsengine_table_stats' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE FUNCTION transaction_stats(
+	OUT commits_pure bigint, OUT commits_mixed bigint, OUT aborts bigint,
+	OUT waits bigint, OUT late_xid bigint, OUT snapshot_missing bigint)
+AS 'MODULE_PATHNAME', 'tsengine_transaction_stats' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE VIEW stat_memory AS SELECT * FROM memory_stats();
+COMMENT ON VIEW stat_memory IS 'use of the memory that holds tsengine tables';
+
+CREATE VIEW stat_tables AS
+	SELECT c.oid::regclass AS relid, n.nspname AS schemaname, c.relname, s.*
+	FROM pg_class c
+	JOIN pg_namespace n ON n.oid = c.relnamespace
+	JOIN pg_am a ON a.oid = c.relam AND a.amname = 'tsengine'
+	CROSS JOIN LATERAL table_stats(c.oid) s
+	WHERE c.relkind IN ('r', 'm') AND NOT pg_is_other_temp_schema(c.relnamespace)
+		AND s.blocks IS NOT NULL;
+COMMENT ON VIEW stat_tables IS 'rows, versions and memory of tsengine tables';
+
+CREATE VIEW stat_transactions AS SELECT * FROM transaction_stats();
+COMMENT ON VIEW stat_transactions IS 'outcomes of transactions that changed tsengine tables';
+
+GRANT USAGE ON SCHEMA @extschema@ TO PUBLIC;
+GRANT SELECT ON stat_memory, stat_tables, stat_transactions TO PUBLIC;
