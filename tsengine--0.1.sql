@@ -43,3 +43,16 @@ COMMENT ON VIEW stat_transactions IS 'outcomes of transactions that changed tsen
 
 GRANT USAGE ON SCHEMA @extschema@ TO PUBLIC;
 GRANT SELECT ON stat_memory, stat_tables, stat_transactions TO PUBLIC;
+
+/*
+ * Core's functions of these names count files; calls of them are replaced by
+ * calls of these when a query is planned.
+ */
+CREATE FUNCTION relation_size(regclass, text) RETURNS bigint
+AS 'MODULE_PATHNAME', 'tsengine_relation_size' LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+
+CREATE FUNCTION table_size(regclass) RETURNS bigint
+AS 'MODULE_PATHNAME', 'tsengine_table_size' LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+
+CREATE FUNCTION total_relation_size(regclass) RETURNS bigint
+AS 'MODULE_PATHNAME', 'tsengine_total_relation_size' LANGUAGE C STRICT VOLATILE PARALLEL SAFE;

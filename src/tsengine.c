@@ -21,13 +21,13 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "tcop/utility.h"
-#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/snapmgr.h"
 
 #include "access/access.h"
 #include "compat.h"
 #include "memory/arena.h"
+#include "sql/sizes.h"
 #include "storage/garbage.h"
 #include "storage/rowlock.h"
 #include "transaction/horizon.h"
@@ -46,8 +46,6 @@ static ExecutorStart_hook_type prev_executor_start = NULL;
 static ExecutorRun_hook_type prev_executor_run = NULL;
 static ExecutorEnd_hook_type prev_executor_end = NULL;
 static ProcessUtility_hook_type prev_process_utility = NULL;
-static needs_fmgr_hook_type prev_needs_fmgr = NULL;
-static fmgr_hook_type prev_fmgr = NULL;
 
 static void
 shmem_request(void)
@@ -118,6 +116,8 @@ planner_with_snapshot(Query *parse, const char *query_string, int cursor_options
 	PlannedStmt *result = NULL;
 	bool		held = hold_active(&result);
 
+	if (query_string != NULL && strstr(query_string, "_size") != NULL)
+		parse = ts_replace_size_functions(parse);
 	if (prev_planner)
 		result = prev_planner(parse, query_string, cursor_options, params);
 	else
@@ -175,6 +175,8 @@ executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execu
 		prev_executor_run(query, direction, count, execute_once);
 	else
 		standard_ExecutorRun(query, direction, count, execute_once);
+	if (is_mvcc(query->snapshot))
+		ts_snapshot_note_exports(query->snapshot);
 }
 
 static void
@@ -263,23 +265,6 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		ts_table_drop_database(dropped_database);
 }
 
-static bool
-needs_fmgr(Oid function)
-{
-	return function == F_PG_EXPORT_SNAPSHOT ||
-		(prev_needs_fmgr != NULL && prev_needs_fmgr(function));
-}
-
-/* pg_export_snapshot(): note the count, for those who import the snapshot. */
-static void
-fmgr(FmgrHookEventType event, FmgrInfo *flinfo, Datum *arg)
-{
-	if (event == FHET_START && flinfo->fn_oid == F_PG_EXPORT_SNAPSHOT)
-		ts_snapshot_note_export();
-	if (prev_fmgr != NULL)
-		prev_fmgr(event, flinfo, arg);
-}
-
 static void
 define_settings(void)
 {
@@ -338,8 +323,4 @@ _PG_init(void)
 	ExecutorEnd_hook = executor_end;
 	prev_process_utility = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
-	prev_needs_fmgr = needs_fmgr_hook;
-	needs_fmgr_hook = needs_fmgr;
-	prev_fmgr = fmgr_hook;
-	fmgr_hook = fmgr;
 }

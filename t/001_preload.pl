@@ -113,8 +113,7 @@ $node->safe_psql('postgres', 'DROP TABLE p, p3, h, u');
 # A crash: unlogged tables are empty, permanent ones say that they lost their rows.
 $node->safe_psql('postgres', $fill);
 $node->safe_psql('postgres', 'CHECKPOINT');
-$node->kill9;
-$node->start;
+crash_and_start($node);
 is($node->safe_psql('postgres', 'SELECT count(*) FROM u'), 0, 'an unlogged table is empty after a crash');
 $node->safe_psql('postgres', "INSERT INTO u VALUES (1, 'one')");
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT v FROM u WHERE id = 1'), 'one', 'and usable');

@@ -28,13 +28,13 @@ END \$\$;
 END
 
 # With old snapshots every look-up on heap reads all versions: a few are enough there.
-my $rounds = on_tsengine() ? 25 : 3;
+my $rounds = on_tsengine() ? 100 : 3;
 
 sub used { return on_tsengine() ? used_bytes($node) : 0; }
 my $start = used();
 my $done = 0;
 
-# 50,000 updates by short transactions, 50 MB if nothing were collected: each of four sessions has a
+# 200,000 updates by short transactions, 200 MB if nothing were collected: each of four sessions has a
 # row of its own, and all meet in row 0.
 sub churn
 {

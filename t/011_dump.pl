@@ -92,9 +92,11 @@ $node->safe_psql('postgres', 'CREATE DATABASE noam TEMPLATE template0');
 $node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('noam'), '-f', "$dir/no_am.sql" ], 'restored');
 is(state_of('noam', 1), state_of('source', 1), 'the data is the same');
 is($node->safe_psql('noam', "SELECT DISTINCT amname FROM pg_class c JOIN pg_am a ON a.oid = relam WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'm')"), 'heap', 'all under the default access method');
-$node->safe_psql('postgres', "CREATE DATABASE noam2" . (on_tsengine() ? '' : ' TEMPLATE template0'));
-$node->safe_psql('postgres', "ALTER DATABASE noam2 SET default_table_access_method = $AM");
-$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('noam2'), '-f', "$dir/no_am.sql" ], 'restored where the default is another');
+$node->safe_psql('postgres', 'CREATE DATABASE noam2 TEMPLATE template0');
+my $no_am = slurp_file("$dir/no_am.sql");
+$no_am =~ s/^SET default_tablespace = '';$/$&\nSET default_table_access_method = $AM;/m;
+append_to_file("$dir/no_am2.sql", $no_am);
+$node->command_ok([ 'psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('noam2'), '-f', "$dir/no_am2.sql" ], 'restored where the default is another');
 is(state_of('noam2', 1), state_of('source', 1), 'the data is the same');
 is($node->safe_psql('noam2', "SELECT DISTINCT amname FROM pg_class c JOIN pg_am a ON a.oid = relam WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'm')"), $AM, 'which all tables have');
 

@@ -17,7 +17,8 @@ use Test::More;
 use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw($AM on_tsengine new_node session ask try_ask send_query wait_query is_waiting
-  wait_blocked used_bytes settled_bytes bench_start bench_finish bench_files quiet_sql);
+  wait_blocked used_bytes settled_bytes bench_start bench_finish bench_files quiet_sql
+  crash_and_start);
 
 our $AM = $ENV{TS_AM} // 'tsengine';
 
@@ -94,7 +95,7 @@ sub wait_query
 {
 	my ($s, $seconds) = @_;
 	my $mark = $s->{ts_mark};
-	my $end = time + ($seconds // 60);
+	my $end = time + ($seconds // 30);
 
 	until ($s->{stdout} =~ /$mark\n/ && $s->{stderr} =~ /$mark\n/)
 	{
@@ -188,6 +189,23 @@ sub bench_finish
 	ok($ok, $name) or diag(substr($run->{out}, 0, 4000));
 	note($run->{out});
 	return $run->{out};
+}
+
+# Kills the postmaster and starts it again, once all its processes are gone.
+sub crash_and_start
+{
+	my ($node) = @_;
+	my ($pid) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
+	my @children = split /\n/, $node->safe_psql('postgres', 'SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()');
+
+	$node->kill9;
+	for (1 .. 300)
+	{
+		last if !grep { kill 0, $_ } ($pid, @children);
+		usleep(100_000);
+	}
+	$node->start;
+	return;
 }
 
 # Runs SQL, returns (exit code, stdout, stderr); errors are not fatal.

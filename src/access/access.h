@@ -133,6 +133,7 @@ typedef struct TsChange
 	ItemPointerData tid;		/* real TID of the row */
 	TsReadView	view;
 	bool		newest;			/* whatever is newest, not what the view sees */
+	TsVersion  *pinned;			/* this version, named by an alias, or NULL */
 	Snapshot	crosscheck;
 	CommandId	cid;
 	LockWaitPolicy policy;
@@ -142,7 +143,7 @@ typedef struct TsChange
 } TsChange;
 
 extern void ts_change_init(TsChange *change, Relation rel, TsRowRef ref,
-						   Snapshot snapshot, CommandId cid, LockTupleMode mode,
+						   TsVersion *pinned, Snapshot snapshot, CommandId cid, LockTupleMode mode,
 						   XLTW_Oper oper);
 extern TM_Result ts_change_begin(TsChange *change, TsVersion **head, TM_FailureData *tmfd);
 extern bool ts_change_wait(TsChange *change, uint64 live_word, uint16 tag);

@@ -10,6 +10,11 @@
  * known to this transaction only and never used again (for years, at any rate:
  * there are 2^42 of them).
  *
+ * The same is done for a version that a row lock has brought up and that the
+ * statement's snapshot does not see (EvalPlanQual, ON CONFLICT): the executor
+ * goes on with it by TID, while the row's own TID goes on to mean what the
+ * snapshot sees.  It stays the newest committed one while the lock is held.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -109,7 +114,8 @@ ts_alias_startup(void)
 }
 
 /*
- * The alias of a version of this transaction; made if it has none yet.  Leaves
+ * The alias of a version that this transaction wrote or has locked; made if it
+ * has none yet.  Leaves
  * *tid alone in parallel workers, which change nothing.
  */
 void

@@ -26,8 +26,8 @@ static const LOCKMODE queue_mode[] = {
 };
 
 void
-ts_change_init(TsChange *change, Relation rel, TsRowRef ref, Snapshot snapshot,
-			   CommandId cid, LockTupleMode mode, XLTW_Oper oper)
+ts_change_init(TsChange *change, Relation rel, TsRowRef ref, TsVersion *pinned,
+			   Snapshot snapshot, CommandId cid, LockTupleMode mode, XLTW_Oper oper)
 {
 	memset(change, 0, sizeof(*change));
 	change->rel = rel;
@@ -37,6 +37,7 @@ ts_change_init(TsChange *change, Relation rel, TsRowRef ref, Snapshot snapshot,
 	change->newest = snapshot == NULL || snapshot->snapshot_type != SNAPSHOT_MVCC;
 	if (!change->newest)
 		ts_read_view_init(&change->view, snapshot);
+	change->pinned = pinned;
 	change->cid = cid;
 	change->mode = mode;
 	change->oper = oper;
@@ -123,7 +124,10 @@ ts_change_superseded(TsChange *change, TsVersion *head, TM_FailureData *tmfd)
 	return TM_Deleted;
 }
 
-/* Is the newest committed version the one to be changed? */
+/*
+ * Is the newest committed version the one to be changed: the one the view sees,
+ * or the one this transaction has locked (its TID is then an alias)?
+ */
 static TM_Result
 check_committed(TsChange *change, TsVersion *head, TM_FailureData *tmfd)
 {
@@ -134,9 +138,7 @@ check_committed(TsChange *change, TsVersion *head, TM_FailureData *tmfd)
 		if (head->flags & TS_V_DELETED)
 			return ts_change_superseded(change, head, tmfd);
 	}
-	else if (ts_row_visible(row, &change->view) != head &&
-			 ((head->flags & TS_V_DELETED) ||
-			  !ts_rowlock_holds(change->ref, ts_my_live_word, LockTupleShare)))
+	else if (head != change->pinned && ts_row_visible(row, &change->view) != head)
 		return ts_change_superseded(change, head, tmfd);
 
 	if (change->crosscheck != InvalidSnapshot)

@@ -82,8 +82,11 @@ ts_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid, Snapshot snapsh
 		return false;
 	ts_epoch_enter();
 	v = ts_row_fetch(ts_ref_row(ref), snapshot, &fetch->view);
-	if (v != NULL)
-		ts_slot_store_row(slot, v, ref, scan->rel, !mvcc);
+	if (v != NULL && mvcc)
+		ts_slot_store_row(slot, v, ref, scan->rel, false);
+	else if (v != NULL)
+		/* unique and exclusion checks compare with the TID in the index */
+		ts_slot_store(slot, v, tid, scan->rel, true);
 	else if (all_dead != NULL)
 		*all_dead = ts_row_is_dead(ref, ts_horizon(false));
 	ts_epoch_leave();
@@ -119,8 +122,7 @@ version_meant(Relation rel, TsRowRef ref, bool *copy)
 			return last_tuple_mine != NULL ? last_tuple_mine : v;
 		return (first_mine->flags & TS_V_INSERTED) ? first_mine : v;
 	}
-	if (!ts_rowlock_holds(ref, ts_my_live_word, LockTupleShare) && ActiveSnapshotSet() &&
-		GetActiveSnapshot()->snapshot_type == SNAPSHOT_MVCC)
+	if (ActiveSnapshotSet() && GetActiveSnapshot()->snapshot_type == SNAPSHOT_MVCC)
 	{
 		TsReadView	view;
 
@@ -129,9 +131,7 @@ version_meant(Relation rel, TsRowRef ref, bool *copy)
 		if (v != NULL)
 			return v;
 	}
-	else
-		*copy = false;
-	/* the newest committed one; mine to keep if I have locked it */
+	/* the newest committed one */
 	for (v = head; v != NULL; v = ts_version_prev(v))
 		if (ts_version_status(v) == TS_CREATOR_COMMITTED && (v->flags & TS_V_DELETED) == 0)
 			break;
@@ -155,7 +155,7 @@ ts_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 	ts_epoch_enter();
 	if (v != NULL)
 	{
-		/* an alias names one version of mine, which stays until I end */
+		/* an alias names one version, mine or locked, which stays until I end */
 		copy = false;
 		if (snapshot->snapshot_type == SNAPSHOT_MVCC &&
 			ts_row_visible(ts_ref_row(ref), &view) != v)

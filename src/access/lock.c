@@ -20,11 +20,11 @@
 typedef struct LockRequest
 {
 	TsChange	change;
-	ItemPointer tid;
 	TupleTableSlot *slot;
 	uint8		flags;
 	TM_FailureData *tmfd;
 	TsVersion  *shown;			/* version to be returned */
+	bool		dirty;			/* row found by ON CONFLICT */
 } LockRequest;
 
 /*
@@ -98,6 +98,7 @@ follow(LockRequest *r, ItemPointer successor)
 	r->change.ref = ref;
 	r->change.tid = *successor;
 	r->change.newest = true;
+	r->change.pinned = NULL;
 	return true;
 }
 
@@ -209,9 +210,13 @@ try_lock(LockRequest *r, TM_Result *result)
 		*result = ts_change_self(c, settled, r->tmfd);
 		if (*result != TM_Ok && c->newest)
 			*result = TM_Invisible;
-		/* an update in place is as strong as NO KEY UPDATE by itself */
-		if (*result != TM_Ok || (settled->flags & TS_V_INSERTED) ||
-			c->mode < LockTupleExclusive)
+
+		/*
+		 * An update in place is as strong as NO KEY UPDATE by itself.  (After
+		 * ON CONFLICT, xmax shall tell that the row was there.)
+		 */
+		if (*result != TM_Ok ||
+			(!r->dirty && ((settled->flags & TS_V_INSERTED) || c->mode < LockTupleExclusive)))
 		{
 			ts_epoch_leave();
 			return true;
@@ -219,7 +224,10 @@ try_lock(LockRequest *r, TM_Result *result)
 		return acquire(r, head, result);
 	}
 
-	seen = c->newest ? settled : ts_row_visible(row, &c->view);
+	if (c->newest || settled == c->pinned)
+		seen = settled;
+	else
+		seen = ts_row_visible(row, &c->view);
 	if (seen == NULL && !(r->flags & TUPLE_LOCK_FLAG_FIND_LAST_VERSION))
 	{
 		/* not for this snapshot: it came, or went, otherwise */
@@ -253,7 +261,6 @@ try_lock(LockRequest *r, TM_Result *result)
 		if (!moved || !follow(r, &successor))
 			return true;
 		r->tmfd->traversed = true;
-		*r->tid = successor;
 		return false;
 	}
 	else
@@ -277,7 +284,7 @@ ts_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *
 			  CommandId cid, LockTupleMode mode, LockWaitPolicy wait_policy, uint8 flags,
 			  TM_FailureData *tmfd)
 {
-	LockRequest r = {.tid = tid,.slot = slot,.flags = flags,.tmfd = tmfd};
+	LockRequest r = {.slot = slot,.flags = flags,.tmfd = tmfd};
 	TsVersion  *alias;
 	TsRowRef	ref;
 	TM_Result	result;
@@ -288,11 +295,12 @@ ts_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *
 	tmfd->ctid = *tid;
 	if (!ts_resolve_tid(rel, tid, &ref, &alias))
 		elog(ERROR, "tsengine row to be locked does not exist");
-	ts_change_init(&r.change, rel, ref, snapshot, cid, mode, XLTW_Lock);
+	ts_change_init(&r.change, rel, ref, alias, snapshot, cid, mode, XLTW_Lock);
 	r.change.policy = wait_policy;
 
 	/* ON CONFLICT names the row it has just found, whatever the snapshot sees */
-	if (flags == 0 && ts_was_fetched_dirty(ref))
+	r.dirty = flags == 0 && ts_was_fetched_dirty(ref);
+	if (r.dirty)
 		r.change.newest = true;
 
 	while (!try_lock(&r, &result))
@@ -308,9 +316,13 @@ ts_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *
 	{
 		if ((r.shown->flags & TS_V_DELETED) == 0)
 			ts_slot_store_row(slot, r.shown, r.change.ref, rel, false);
-		/* an alias stays the name the caller knows the version by */
-		if (ts_is_alias(tid) && alias == r.shown)
-			slot->tts_tid = *tid;
+
+		/*
+		 * The caller goes on with this version under its TID, which by itself
+		 * would mean what the snapshot sees of the row.
+		 */
+		if (result == TM_Ok && (r.dirty || tmfd->traversed))
+			ts_alias_of_version(r.change.ref, r.shown, tid);
 	}
 	return result;
 }

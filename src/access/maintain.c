@@ -443,6 +443,7 @@ ts_relation_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy bstr
 
 	nblocks = ts_table_nblocks(v.table);
 	pg_atomic_write_u64(&v.table->rows_at_vacuum, v.live);
+	pg_atomic_write_u64(&v.table->rows, v.live + pg_atomic_read_u64(&v.table->dead));
 	vac_update_relstats(rel, nblocks, (double) v.live, nblocks, v.nindexes > 0,
 						InvalidTransactionId, InvalidMultiXactId, NULL, NULL, false);
 	pgstat_report_vacuum(RelationGetRelid(rel), rel->rd_rel->relisshared,

@@ -250,7 +250,7 @@ ts_tuple_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 	ts_txn_begin_write(ts_relation(rel)->needs_xid);
 	ts_txn_reserve_writes(1);
 	marker = form_marker();
-	ts_change_init(&change, rel, ref, snapshot, cid, LockTupleExclusive, XLTW_Delete);
+	ts_change_init(&change, rel, ref, alias, snapshot, cid, LockTupleExclusive, XLTW_Delete);
 	change.crosscheck = crosscheck;
 	change.policy = wait ? LockWaitBlock : LockWaitSkip;
 
@@ -430,7 +430,8 @@ ts_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId 
 	ts_txn_reserve_writes(2);
 	u.index_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_ALL);
 	u.key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
-	ts_change_init(&u.change, rel, ref, snapshot, cid, LockTupleNoKeyExclusive, XLTW_Update);
+	ts_change_init(&u.change, rel, ref, alias, snapshot, cid, LockTupleNoKeyExclusive,
+				   XLTW_Update);
 	u.change.crosscheck = crosscheck;
 	u.change.policy = wait ? LockWaitBlock : LockWaitSkip;
 	u.version = ts_form_version(RelationGetDescr(rel), slot);

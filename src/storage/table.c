@@ -27,6 +27,9 @@
 
 #define DIRECTORY_BUCKETS	4096
 
+/* the rows of tables up to this size are counted when somebody asks */
+#define EXACT_BLOCKS		64
+
 typedef struct Directory
 {
 	int			tranche;
@@ -42,13 +45,15 @@ typedef struct OwnBlock
 	uint64		generation;
 	TsBlock    *block;
 	uint32		next;			/* first slot to try */
-	uint32		inserted;		/* rows added since the block was taken */
+	uint32		inserted;		/* rows added and not yet counted in the table */
+	struct OwnBlock *next_uncounted;
 } OwnBlock;
 
 static Directory *directory;
 static LWLock *directory_lock;
 static HTAB *own_blocks = NULL;
 static OwnBlock *last_own = NULL;
+static OwnBlock *uncounted = NULL;	/* those with inserted > 0 */
 
 void
 ts_table_request(void)
@@ -415,7 +420,6 @@ release_own(OwnBlock *own)
 	own->block = NULL;
 	if (pg_atomic_read_u64(&own->table->generation) != own->generation)
 		return;					/* the block went with its table */
-	pg_atomic_fetch_add_u64(&own->table->rows, own->inserted);
 	LWLockAcquire(&own->table->lock, LW_EXCLUSIVE);
 	block->owned = false;
 	/* pairs with the atomic add in ts_table_rows_freed: one of us sees it */
@@ -423,6 +427,21 @@ release_own(OwnBlock *own)
 	if (pg_atomic_read_u32(&block->nfree) >= TS_BLOCK_REUSE_MIN)
 		list_block(block);
 	LWLockRelease(&own->table->lock);
+}
+
+/* At the end of a transaction: add its inserts to the tables' row counts. */
+void
+ts_table_count_inserts(void)
+{
+	while (uncounted != NULL)
+	{
+		OwnBlock   *own = uncounted;
+
+		uncounted = own->next_uncounted;
+		if (pg_atomic_read_u64(&own->table->generation) == own->generation)
+			pg_atomic_fetch_add_u64(&own->table->rows, own->inserted);
+		own->inserted = 0;
+	}
 }
 
 /* At process exit. */
@@ -458,6 +477,8 @@ own_block_entry(TsTable *table)
 								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
 	own = hash_search(own_blocks, &table, HASH_ENTER, &found);
+	if (!found)
+		own->inserted = 0;
 	if (!found || own->generation != generation)
 	{
 		own->block = NULL;
@@ -490,7 +511,11 @@ ts_table_reserve_row(TsTable *table, TsRowRef *ref)
 			{
 				ref->block = block;
 				ref->index = own->next++;
-				own->inserted++;
+				if (own->inserted++ == 0)
+				{
+					own->next_uncounted = uncounted;
+					uncounted = own;
+				}
 				pg_atomic_fetch_sub_u32(&block->nfree, 1);
 				return true;
 			}
@@ -503,7 +528,6 @@ ts_table_reserve_row(TsTable *table, TsRowRef *ref)
 			return false;
 		own->block = block;
 		own->next = 0;
-		own->inserted = 0;
 	}
 }
 
@@ -538,9 +562,8 @@ ts_table_release_row(TsRowRef ref, bool count_row)
 }
 
 /*
- * Rows in the table, for the planner.  Exact to within what running
- * transactions do in small tables, within a block per inserting process in
- * large ones.
+ * Rows in the table, for the planner: exact to within what running transactions
+ * do, and garbage not yet collected.
  */
 double
 ts_table_live_rows(TsTable *table)
@@ -548,10 +571,13 @@ ts_table_live_rows(TsTable *table)
 	BlockNumber nblocks = ts_table_nblocks(table);
 	int64		rows = 0;
 
-	if (nblocks > 64)
+	if (nblocks > EXACT_BLOCKS)
 	{
 		rows = (int64) pg_atomic_read_u64(&table->rows) -
 			(int64) pg_atomic_read_u64(&table->dead);
+		for (OwnBlock *own = uncounted; own != NULL; own = own->next_uncounted)
+			if (own->table == table)
+				rows += own->inserted;
 		return Max(rows, 1);
 	}
 	for (BlockNumber blkno = TS_FIRST_BLOCK; blkno < nblocks; blkno++)

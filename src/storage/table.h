@@ -66,7 +66,7 @@ struct TsTable
 	 */
 	pg_atomic_uint32 nblocks;
 
-	/* rows in blocks that nobody owns, roughly; and rows dead until VACUUM */
+	/* rows that ended transactions left; of these, those dead until VACUUM */
 	pg_atomic_uint64 rows;
 	pg_atomic_uint64 dead;
 
@@ -153,6 +153,7 @@ extern TsBlock *ts_table_append_block(TsTable *table);
 extern void ts_table_rows_freed(TsBlock *block, uint32 nfreed);
 extern double ts_table_live_rows(TsTable *table);
 extern void ts_table_release_blocks(void);
+extern void ts_table_count_inserts(void);
 
 /* memory that rows take in a table, for statistics */
 typedef struct TsTableStats

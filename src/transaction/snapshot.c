@@ -25,6 +25,8 @@
  */
 #include "postgres.h"
 
+#include <sys/stat.h>
+
 #include "access/parallel.h"
 #include "access/xact.h"
 #include "miscadmin.h"
@@ -385,16 +387,32 @@ ts_snapshot_set_parallel(Snapshot snapshot)
 	pg_atomic_write_u64(&ts_my_txn_process->parallel_count, count);
 }
 
-/* pg_export_snapshot() is about to export the active snapshot. */
+/*
+ * A query under `snapshot` has run: if it exported snapshots, note their count
+ * for those who import them.  Core tells only that there are exports; which
+ * numbers they have shows in their files.
+ */
 void
-ts_snapshot_note_export(void)
+ts_snapshot_note_exports(Snapshot snapshot)
 {
-	uint64		count = ts_snapshot_count(GetActiveSnapshot());
+	if (likely(!XactHasExportedSnapshots()))
+		return;
+	for (;;)
+	{
+		char		path[MAXPGPATH];
+		struct stat st;
+		uint64		count;
 
-	nexported++;
-	add_hold(&nexported, count);	/* until the transaction ends */
-	pg_atomic_write_u64(&ts_my_txn_process->exported[nexported % 8], count);
-	pg_atomic_write_u32(&ts_my_txn_process->exported_lxid, ts_proc_lxid(MyProc));
+		snprintf(path, sizeof(path), "pg_snapshots/%08X-%08X-%d",
+				 MyProc->backendId, ts_proc_lxid(MyProc), nexported + 1);
+		if (stat(path, &st) != 0)
+			return;
+		count = ts_snapshot_count(snapshot);
+		nexported++;
+		add_hold(&nexported, count);	/* until the transaction ends */
+		pg_atomic_write_u64(&ts_my_txn_process->exported[nexported % 8], count);
+		pg_atomic_write_u32(&ts_my_txn_process->exported_lxid, ts_proc_lxid(MyProc));
+	}
 }
 
 /*

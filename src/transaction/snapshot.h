@@ -24,7 +24,7 @@ extern void ts_snapshot_unhold(const void *owner);
 extern void ts_snapshot_end_transaction(void);
 extern void ts_snapshot_abort_level(int nest_level);
 extern void ts_snapshot_set_parallel(Snapshot snapshot);
-extern void ts_snapshot_note_export(void);
+extern void ts_snapshot_note_exports(Snapshot snapshot);
 extern void ts_snapshot_import(const char *id);
 
 #endif							/* TS_SNAPSHOT_H */

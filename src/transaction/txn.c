@@ -16,6 +16,7 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/twophase.h"
 #include "access/xact.h"
 #include "catalog/storage.h"
@@ -326,10 +327,10 @@ begin_level(void)
 void
 ts_txn_begin_write(bool need_xid)
 {
-	if (unlikely(IsInParallelMode()))
+	if (unlikely(IsParallelWorker()))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
-				 errmsg("cannot change rows of tsengine tables during a parallel operation")));
+				 errmsg("cannot change rows of tsengine tables in a parallel worker")));
 	ensure_levels();
 	if (unlikely(current_level()->tag == 0))
 		begin_level();
@@ -593,6 +594,7 @@ finish_transaction(void)
 	nrow_locks = 0;
 	nlevels = 0;
 	prepared = NULL;
+	ts_table_count_inserts();
 	if (ts_my_txn_process != NULL)
 		pg_atomic_write_u64(&ts_my_txn_process->live_word, 0);
 	if (max_writes > 4096 || max_row_locks > 4096 || max_levels > 64)

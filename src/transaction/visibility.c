@@ -238,16 +238,17 @@ fetch_dirty(TsRow *row, Snapshot snapshot)
 		;
 	if (v == NULL)
 	{
-		/* a row inserted by it, and perhaps deleted again */
-		if (head->flags & TS_V_DELETED)
-			return NULL;
-		snapshot->xmin = ts_txn_xid_of(word, head->aux);
+		/*
+		 * A row inserted by it.  If it has deleted it again, it may yet roll
+		 * back that much.
+		 */
 		for (v = head; ts_version_prev(v) != NULL; v = ts_version_prev(v))
 			;
+		snapshot->xmin = ts_txn_xid_of(word, v->aux);
 		if (v->flags & TS_V_SPECULATIVE)
 			snapshot->speculativeToken =
 				pg_atomic_read_u32(&ts_txn_of_word(word)->spec_token);
-		return head;
+		return (head->flags & TS_V_DELETED) ? v : head;
 	}
 	if (v->flags & TS_V_DELETED)
 		return NULL;

@@ -1,0 +1,135 @@
+/*-------------------------------------------------------------------------
+ *
+ * sizes.c
+ *	  pg_relation_size() and its relatives for tables that lie in memory.
+ *
+ * Core adds up the lengths of files.  Ours are empty, so the blocks in memory
+ * are to be added.  No hook reaches a built-in function, so before a query is
+ * planned the calls of core's functions are replaced by calls of ours, which
+ * call core's.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "parser/parse_func.h"
+#include "storage/bufmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+
+#include "access/access.h"
+#include "sql/sizes.h"
+
+PG_FUNCTION_INFO_V1(tsengine_relation_size);
+PG_FUNCTION_INFO_V1(tsengine_table_size);
+PG_FUNCTION_INFO_V1(tsengine_total_relation_size);
+
+/* Bytes in memory of a relation, 0 if it is not one of ours. */
+static int64
+memory_size(Oid relid)
+{
+	Relation	rel = try_relation_open(relid, AccessShareLock);
+	int64		size = 0;
+
+	if (rel == NULL)
+		return 0;
+	if (rel->rd_tableam == ts_table_am_routine() &&
+		ts_table_find(rel->rd_node, rel->rd_backend) != NULL)
+		size = (int64) (ts_table_nblocks(ts_relation_table(rel)) - TS_FIRST_BLOCK) * BLCKSZ;
+	relation_close(rel, AccessShareLock);
+	return size;
+}
+
+static Datum
+add_memory_size(FunctionCallInfo fcinfo, PGFunction core)
+{
+	Datum		size = core(fcinfo);
+
+	if (fcinfo->isnull)
+		return size;
+	return Int64GetDatum(DatumGetInt64(size) + memory_size(PG_GETARG_OID(0)));
+}
+
+Datum
+tsengine_relation_size(PG_FUNCTION_ARGS)
+{
+	if (strcmp(text_to_cstring(PG_GETARG_TEXT_PP(1)), "main") != 0)
+		return pg_relation_size(fcinfo);
+	return add_memory_size(fcinfo, pg_relation_size);
+}
+
+Datum
+tsengine_table_size(PG_FUNCTION_ARGS)
+{
+	return add_memory_size(fcinfo, pg_table_size);
+}
+
+Datum
+tsengine_total_relation_size(PG_FUNCTION_ARGS)
+{
+	return add_memory_size(fcinfo, pg_total_relation_size);
+}
+
+/* Our function by name, or InvalidOid where the extension is not installed. */
+static Oid
+our_function(const char *name, int nargs)
+{
+	Oid			argtypes[] = {REGCLASSOID, TEXTOID};
+
+	return LookupFuncName(list_make2(makeString("tsengine"), makeString(pstrdup(name))),
+						  nargs, argtypes, true);
+}
+
+static Node *
+replace_size_calls(Node *node, void *context)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Query))
+		return (Node *) query_tree_mutator((Query *) node, replace_size_calls, context, 0);
+	if (IsA(node, FuncExpr))
+	{
+		FuncExpr   *f = (FuncExpr *) expression_tree_mutator(node, replace_size_calls, context);
+		Oid			ours = InvalidOid;
+
+		switch (f->funcid)
+		{
+			case F_PG_RELATION_SIZE_REGCLASS:
+				ours = our_function("relation_size", 2);
+				if (OidIsValid(ours))
+					f->args = lappend(f->args,
+									  makeConst(TEXTOID, -1, f->inputcollid, -1,
+												CStringGetTextDatum("main"), false, false));
+				break;
+			case F_PG_RELATION_SIZE_REGCLASS_TEXT:
+				ours = our_function("relation_size", 2);
+				break;
+			case F_PG_TABLE_SIZE:
+				ours = our_function("table_size", 1);
+				break;
+			case F_PG_TOTAL_RELATION_SIZE:
+				ours = our_function("total_relation_size", 1);
+				break;
+			default:
+				break;
+		}
+		if (OidIsValid(ours))
+			f->funcid = ours;
+		return (Node *) f;
+	}
+	return expression_tree_mutator(node, replace_size_calls, context);
+}
+
+/* The query with calls of core's size functions replaced by calls of ours. */
+Query *
+ts_replace_size_functions(Query *query)
+{
+	return query_tree_mutator(query, replace_size_calls, NULL, 0);
+}
