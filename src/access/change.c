@@ -155,17 +155,6 @@ check_committed(TsChange *change, TsVersion *head, TM_FailureData *tmfd)
 	return TM_Ok;
 }
 
-/* Versions of the running transaction all the way down: not a row for us. */
-static bool
-is_foreign_insert(TsVersion *head)
-{
-	TsVersion  *v = head;
-
-	while (ts_version_prev(v) != NULL)
-		v = ts_version_prev(v);
-	return (v->flags & TS_V_INSERTED) && ts_version_creator(v) == ts_version_creator(head);
-}
-
 /*
  * Wait until the row's newest version is committed or mine, and check that it
  * is the one to be changed.  On TM_Ok, *head is that version and an epoch
@@ -197,15 +186,8 @@ ts_change_begin(TsChange *change, TsVersion **head, TM_FailureData *tmfd)
 		word = ts_version_creator(v);
 		if (ts_creator_is_live(word) && !ts_is_mine(word))
 		{
-			bool		invisible = is_foreign_insert(v);
-
 			tag = v->aux;
 			ts_epoch_leave();
-			if (invisible && ts_txn_is_running(word))
-			{
-				fill_failure(change, tmfd);
-				return TM_Invisible;
-			}
 			if (!ts_change_wait(change, word, tag))
 			{
 				fill_failure(change, tmfd);

@@ -193,11 +193,6 @@ try_lock(LockRequest *r, TM_Result *result)
 		uint16		tag = head->aux;
 
 		ts_epoch_leave();
-		if (settled == NULL && ts_txn_is_running(word))
-		{
-			*result = TM_Invisible;
-			return true;
-		}
 		if (ts_change_wait(c, word, tag))
 			return false;
 		*result = TM_WouldBlock;

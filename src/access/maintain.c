@@ -77,7 +77,7 @@ ts_relation_nontransactional_truncate(Relation rel)
  * be live in it, as the table is locked.  Raises 53200.
  */
 static TsVersion *
-copy_chain(TsVersion *source, TsRowRef target)
+copy_chain(TsVersion *source)
 {
 	TsVersion  *head = NULL;
 	TsVersion  *last = NULL;
@@ -115,10 +115,15 @@ adopt_own_versions(TsRowRef ref, TsVersion *version)
 static void
 copy_row(TsRow *row, TsRowRef target)
 {
-	TsVersion  *head = copy_chain(ts_row_head(row), target);
+	TsVersion  *head = copy_chain(ts_row_head(row));
+	TsVersion  *committed = head;
 
 	pg_atomic_write_u64(ts_ref_row(target), (uint64) (uintptr_t) head);
 	adopt_own_versions(target, head);
+	while (committed != NULL && ts_is_mine(ts_version_creator(committed)))
+		committed = ts_version_prev(committed);
+	if (committed != NULL && (committed->flags & TS_V_DELETED) == 0)
+		ts_table_add_rows(target.block->table, 1);
 }
 
 /* Wait until whoever has committed changes to the table has stamped them. */
@@ -187,9 +192,7 @@ ts_relation_copy_data(Relation rel, const RelFileNode *newrnode)
 		}
 		pg_atomic_write_u32(&to->nfree, TS_ROWS_PER_BLOCK - used);
 		ts_table_rows_freed(to, 0);
-		pg_atomic_fetch_add_u64(&target->rows, used);
 	}
-	pg_atomic_write_u64(&target->dead, pg_atomic_read_u64(&source->dead));
 	RelationDropStorage(rel);
 }
 
@@ -364,8 +367,6 @@ vacuum_free_noted(Vacuum *v)
 		}
 		if (freed == 0)
 			continue;
-		pg_atomic_fetch_sub_u64(&v->table->rows, freed);
-		pg_atomic_fetch_sub_u64(&v->table->dead, freed);
 		ts_table_rows_freed(block, freed);
 	}
 }
@@ -443,7 +444,6 @@ ts_relation_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy bstr
 
 	nblocks = ts_table_nblocks(v.table);
 	pg_atomic_write_u64(&v.table->rows_at_vacuum, v.live);
-	pg_atomic_write_u64(&v.table->rows, v.live + pg_atomic_read_u64(&v.table->dead));
 	vac_update_relstats(rel, nblocks, (double) v.live, nblocks, v.nindexes > 0,
 						InvalidTransactionId, InvalidMultiXactId, NULL, NULL, false);
 	pgstat_report_vacuum(RelationGetRelid(rel), rel->rd_rel->relisshared,

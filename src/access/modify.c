@@ -201,12 +201,12 @@ ts_tuple_complete_speculative(Relation rel, TupleTableSlot *slot, uint32 specTok
 }
 
 static TsVersion *
-form_marker(void)
+form_marker(Size size, TsAllocMode mode)
 {
-	TsVersion  *marker = ts_alloc_or_error(TS_MARKER_SIZE, TS_ALLOC_RESERVE);
+	TsVersion  *marker = ts_alloc_or_error(size, mode);
 
-	memset(marker, 0, TS_MARKER_SIZE);
-	ts_txn_add_loose(marker, TS_MARKER_SIZE);
+	memset(marker, 0, size);
+	ts_txn_add_loose(marker, size);
 	return marker;
 }
 
@@ -249,7 +249,7 @@ ts_tuple_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 		elog(ERROR, "tsengine row to be deleted does not exist");
 	ts_txn_begin_write(ts_relation(rel)->needs_xid);
 	ts_txn_reserve_writes(1);
-	marker = form_marker();
+	marker = form_marker(TS_DELETE_SIZE, TS_ALLOC_RESERVE);
 	ts_change_init(&change, rel, ref, alias, snapshot, cid, LockTupleExclusive, XLTW_Delete);
 	change.crosscheck = crosscheck;
 	change.policy = wait ? LockWaitBlock : LockWaitSkip;
@@ -343,7 +343,7 @@ prepare_move(Update *u)
 	TsRelation *info = ts_relation(u->change.rel);
 
 	ts_txn_begin_write(info->needs_xid);
-	u->marker = form_marker();
+	u->marker = form_marker(TS_MOVE_SIZE, TS_ALLOC_NORMAL);
 	if (!ts_table_reserve_row(u->change.table, &u->target))
 		ts_arena_out_of_memory(sizeof(TsBlock));
 	ts_txn_add_loose_row(u->target);
@@ -356,10 +356,12 @@ install_update(Update *u, TsVersion *head, CommandId cid, TsLockHolder *blocker)
 	TsRowRef	ref = u->change.ref;
 	TsRowLockResult result;
 	bool		carry = u->moves && !u->key_changed;
+	uint16		locked = ts_rowlock_holds(ref, ts_my_live_word, LockTupleNoKeyExclusive) ?
+	TS_V_LOCKED_BEFORE : 0;
 
 	if (!u->moves)
 	{
-		init_version(u->version, head, cid, 0);
+		init_version(u->version, head, cid, locked);
 		result = ts_rowlock_install(ref, head, u->version, LockTupleNoKeyExclusive,
 									ts_my_live_word, NULL, blocker);
 		if (result == TS_ROWLOCK_OK)
@@ -375,7 +377,7 @@ install_update(Update *u, TsVersion *head, CommandId cid, TsLockHolder *blocker)
 	if (result != TS_ROWLOCK_OK)
 		return result;
 	ts_txn_add_write(ref, u->marker, carry);
-	init_version(u->version, NULL, cid, TS_V_INSERTED);
+	init_version(u->version, NULL, cid, TS_V_INSERTED | locked);
 	store_new_row(u->target, u->version);
 	return result;
 }

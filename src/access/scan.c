@@ -109,6 +109,7 @@ ts_scan_begin(Relation rel, Snapshot snapshot, int nkeys, ScanKeyData *key,
 	memset(scan, 0, offsetof(TsScan, visible));
 	scan->table = ts_relation_table(rel);
 	scan->mvcc = snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC;
+	ts_adopt_leader_writes();
 	if (scan->mvcc && pscan != NULL && ((TsParallelScan *) pscan)->count != 0)
 	{
 		/* the snapshot was restored from a form without its count */

@@ -16,7 +16,6 @@
 #include "utils/memutils.h"
 
 #include "access/access.h"
-#include "storage/rowlock.h"
 
 TupleTableSlotOps ts_slot_ops;
 
@@ -116,34 +115,11 @@ slot_materialize(TupleTableSlot *slot)
 
 /* xmax: set for a row that we locked and then updated, as heap shows it. */
 static TransactionId
-slot_xmax(TupleTableSlot *slot, TsVersion *header)
+slot_xmax(TsVersion *header)
 {
-	TsRowRef	ref;
-	TsSlot	   *tslot = (TsSlot *) slot;
-
-	if ((header->flags & TS_V_INSERTED) || !ts_is_mine(ts_version_creator(header)) ||
-		tslot->version == NULL)
-		return InvalidTransactionId;
-	if (ts_is_alias(&slot->tts_tid))
-	{
-		TsVersion  *version;
-
-		if (!ts_alias_resolve(&slot->tts_tid, &ref, &version))
-			return InvalidTransactionId;
-	}
-	else
-	{
-		Relation	rel = RelationIdGetRelation(slot->tts_tableOid);
-		bool		found = RelationIsValid(rel) &&
-			ts_table_row(ts_relation_table(rel), &slot->tts_tid, &ref);
-
-		if (RelationIsValid(rel))
-			RelationClose(rel);
-		if (!found)
-			return InvalidTransactionId;
-	}
-	return ts_rowlock_holds(ref, ts_my_live_word, LockTupleNoKeyExclusive) ?
-		ts_version_xmin(header) : InvalidTransactionId;
+	if ((header->flags & TS_V_LOCKED_BEFORE) && ts_is_mine(ts_version_creator(header)))
+		return ts_version_xmin(header);
+	return InvalidTransactionId;
 }
 
 static Datum
@@ -161,7 +137,7 @@ get_system_attribute(TupleTableSlot *slot, int attnum, bool *isnull)
 		case MinTransactionIdAttributeNumber:
 			return TransactionIdGetDatum(ts_version_xmin(header));
 		case MaxTransactionIdAttributeNumber:
-			return TransactionIdGetDatum(slot_xmax(slot, header));
+			return TransactionIdGetDatum(slot_xmax(header));
 		case MinCommandIdAttributeNumber:
 		case MaxCommandIdAttributeNumber:
 			return CommandIdGetDatum(ts_creator_is_live(ts_version_creator(header)) ?

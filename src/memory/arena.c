@@ -122,7 +122,7 @@ arena_init(char *memory)
 	FreePageManagerInitialize(&arena->fpm, arena_base);
 	FreePageManagerPut(&arena->fpm, first, npages - first);
 	pg_atomic_init_u64(&arena->free_pages, npages - first);
-	arena->reserve_pages = Max(MIN_RESERVE / FPM_PAGE_SIZE, npages / 50);
+	arena->reserve_pages = Max(MIN_RESERVE / FPM_PAGE_SIZE, npages / 20);
 }
 
 /* To be called from shmem_startup_hook, with AddinShmemInitLock held. */

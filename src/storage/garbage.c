@@ -172,11 +172,9 @@ bury_row(TsRowRef ref, TsVersion *marker)
 	word |= pg_atomic_read_u64(row) & TS_ROW_QUEUED;
 	if (!pg_atomic_compare_exchange_u64(row, &word, indexed ? TS_ROW_DEAD : TS_ROW_FREE))
 		return false;
-	ts_retire(marker, TS_MARKER_SIZE);
-	if (indexed)
-		pg_atomic_fetch_add_u64(&table->dead, 1);
-	else
-		ts_table_release_row(ref, true);
+	ts_retire(marker, ts_version_size(marker));
+	if (!indexed)
+		ts_table_rows_freed(ref.block, 1);
 	return true;
 }
 

@@ -27,9 +27,6 @@
 
 #define DIRECTORY_BUCKETS	4096
 
-/* the rows of tables up to this size are counted when somebody asks */
-#define EXACT_BLOCKS		64
-
 typedef struct Directory
 {
 	int			tranche;
@@ -45,7 +42,7 @@ typedef struct OwnBlock
 	uint64		generation;
 	TsBlock    *block;
 	uint32		next;			/* first slot to try */
-	uint32		inserted;		/* rows added and not yet counted in the table */
+	int64		inserted;		/* rows of the running transaction */
 	struct OwnBlock *next_uncounted;
 } OwnBlock;
 
@@ -102,7 +99,6 @@ table_reset(TsTable *table)
 {
 	pg_atomic_write_u32(&table->nblocks, TS_FIRST_BLOCK);
 	pg_atomic_write_u64(&table->rows, 0);
-	pg_atomic_write_u64(&table->dead, 0);
 	pg_atomic_write_u64(&table->rows_at_vacuum, 0);
 	table->free_head = NULL;
 	memset(table->segment, 0, sizeof(table->segment));
@@ -429,19 +425,12 @@ release_own(OwnBlock *own)
 	LWLockRelease(&own->table->lock);
 }
 
-/* At the end of a transaction: add its inserts to the tables' row counts. */
+/* The transaction has ended: its inserts are in the tables' counts, or undone. */
 void
-ts_table_count_inserts(void)
+ts_table_end_transaction(void)
 {
-	while (uncounted != NULL)
-	{
-		OwnBlock   *own = uncounted;
-
-		uncounted = own->next_uncounted;
-		if (pg_atomic_read_u64(&own->table->generation) == own->generation)
-			pg_atomic_fetch_add_u64(&own->table->rows, own->inserted);
-		own->inserted = 0;
-	}
+	for (; uncounted != NULL; uncounted = uncounted->next_uncounted)
+		uncounted->inserted = 0;
 }
 
 /* At process exit. */
@@ -491,7 +480,7 @@ own_block_entry(TsTable *table)
 /*
  * Find a free TID for a new row.  The slot stays in state TS_ROW_FREE, but no
  * other process takes it; the caller stores its version there, or returns it
- * with ts_table_release_row().  False when the arena is full.
+ * with ts_table_rows_freed().  False when the arena is full.
  */
 bool
 ts_table_reserve_row(TsTable *table, TsRowRef *ref)
@@ -547,43 +536,22 @@ ts_table_rows_freed(TsBlock *block, uint32 nfreed)
 	LWLockRelease(&block->table->lock);
 }
 
-/*
- * A row slot is free again: its insert was undone or never took place, or its
- * row is dead and no index entry leads to it.
- */
+/* A committed transaction's inserts less its deletes. */
 void
-ts_table_release_row(TsRowRef ref, bool count_row)
+ts_table_add_rows(TsTable *table, int64 rows)
 {
-	TsTable    *table = ref.block->table;
-
-	if (count_row)
-		pg_atomic_fetch_sub_u64(&table->rows, 1);
-	ts_table_rows_freed(ref.block, 1);
+	pg_atomic_fetch_add_u64(&table->rows, rows);
 }
 
-/*
- * Rows in the table, for the planner: exact to within what running transactions
- * do, and garbage not yet collected.
- */
+/* Committed rows, and those this transaction has inserted: for the planner. */
 double
 ts_table_live_rows(TsTable *table)
 {
-	BlockNumber nblocks = ts_table_nblocks(table);
-	int64		rows = 0;
+	int64		rows = (int64) pg_atomic_read_u64(&table->rows);
 
-	if (nblocks > EXACT_BLOCKS)
-	{
-		rows = (int64) pg_atomic_read_u64(&table->rows) -
-			(int64) pg_atomic_read_u64(&table->dead);
-		for (OwnBlock *own = uncounted; own != NULL; own = own->next_uncounted)
-			if (own->table == table)
-				rows += own->inserted;
-		return Max(rows, 1);
-	}
-	for (BlockNumber blkno = TS_FIRST_BLOCK; blkno < nblocks; blkno++)
-		rows += TS_ROWS_PER_BLOCK -
-			pg_atomic_read_u32(&ts_table_block(table, blkno)->nfree);
-	rows -= (int64) pg_atomic_read_u64(&table->dead);
+	for (OwnBlock *own = uncounted; own != NULL; own = own->next_uncounted)
+		if (own->table == table)
+			rows += own->inserted;
 	return Max(rows, 0);
 }
 

@@ -66,9 +66,7 @@ struct TsTable
 	 */
 	pg_atomic_uint32 nblocks;
 
-	/* rows that ended transactions left; of these, those dead until VACUUM */
-	pg_atomic_uint64 rows;
-	pg_atomic_uint64 dead;
+	pg_atomic_uint64 rows;		/* committed inserts less deletes */
 
 	LWLock		lock;			/* extension, list of blocks with room */
 	TsBlock    *free_head;
@@ -148,12 +146,12 @@ extern void ts_table_empty(TsTable *table);
 extern bool ts_table_free_dropped(void);
 
 extern bool ts_table_reserve_row(TsTable *table, TsRowRef *ref);
-extern void ts_table_release_row(TsRowRef ref, bool count_row);
 extern TsBlock *ts_table_append_block(TsTable *table);
 extern void ts_table_rows_freed(TsBlock *block, uint32 nfreed);
 extern double ts_table_live_rows(TsTable *table);
 extern void ts_table_release_blocks(void);
-extern void ts_table_count_inserts(void);
+extern void ts_table_end_transaction(void);
+extern void ts_table_add_rows(TsTable *table, int64 rows);
 
 /* memory that rows take in a table, for statistics */
 typedef struct TsTableStats

@@ -51,6 +51,7 @@
 #define TS_V_KEYS_UPDATED		0x0008	/* deleted, or moved with a changed key */
 #define TS_V_SPECULATIVE		0x0010	/* INSERT ... ON CONFLICT, undecided */
 #define TS_V_INSERTED			0x0020	/* first version of a row */
+#define TS_V_LOCKED_BEFORE		0x0040	/* its creator had locked the row first */
 
 /* aux of a mixed version: its csn is not known to lie within 65534 of upper */
 #define TS_AUX_FAR				0xFFFF
@@ -86,7 +87,9 @@ typedef struct TsMoved
 	ItemPointerData successor;
 } TsMoved;
 
-#define TS_MARKER_SIZE		(TS_VERSION_HEADER + MAXALIGN(sizeof(TsMoved)))
+/* a delete is a header alone; a move adds the successor */
+#define TS_DELETE_SIZE		TS_VERSION_HEADER
+#define TS_MOVE_SIZE		(TS_VERSION_HEADER + MAXALIGN(sizeof(TsMoved)))
 
 #define ts_version_tuple(v)	((MinimalTuple) (v)->body)
 #define ts_version_moved(v)	((TsMoved *) (v)->body)
@@ -95,7 +98,7 @@ static inline Size
 ts_version_size(const TsVersion *v)
 {
 	if (v->flags & TS_V_DELETED)
-		return TS_MARKER_SIZE;
+		return (v->flags & TS_V_MOVED) ? TS_MOVE_SIZE : TS_DELETE_SIZE;
 	return TS_VERSION_HEADER + ((const MinimalTupleData *) v->body)->t_len;
 }
 

@@ -81,12 +81,7 @@ finish_writes(TsTxn *txn, bool committed)
 	{
 		for (int64 i = 0; i < p->nwrites; i++)
 			ts_write_stamp(&p->writes[i], csn, xid, TS_AUX_FAR);
-		for (int64 i = 0; i < p->nwrites; i++)
-		{
-			TsRowRef	ref = {p->writes[i].block, p->writes[i].index};
-
-			ts_garbage_add(ref, csn);
-		}
+		ts_writes_settle(p->writes, p->nwrites, csn);
 	}
 	for (int64 i = 0; i < p->nlocks; i++)
 	{

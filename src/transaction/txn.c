@@ -445,7 +445,7 @@ ts_txn_keep_loose(int n)
 		if (loose[nloose].memory != NULL)
 			ts_free(loose[nloose].memory, loose[nloose].size);
 		else
-			ts_table_release_row(loose[nloose].ref, false);
+			ts_table_rows_freed(loose[nloose].ref.block, 1);
 	}
 	nloose = 0;
 }
@@ -475,13 +475,8 @@ ts_write_undo(const TsWrite *write)
 	Assert(ts_row_word_version(word) == version);
 	while (!pg_atomic_compare_exchange_u64(row, &word, target | (word & TS_ROW_BITS)))
 		;
-	if (prev == NULL)
-	{
-		if (gone == TS_ROW_DEAD)
-			pg_atomic_fetch_add_u64(&write->block->table->dead, 1);
-		else
-			ts_table_release_row(ref, true);
-	}
+	if (prev == NULL && gone == TS_ROW_FREE)
+		ts_table_rows_freed(write->block, 1);
 	ts_retire(version, ts_version_size(version));
 }
 
@@ -573,13 +568,37 @@ ts_write_stamp(const TsWrite *write, uint64 csn, TransactionId xid, uint16 aux)
 	pg_atomic_write_u64(&version->creator, TS_CREATOR_MIXED | csn);
 }
 
-static void
-note_garbage(const TsWrite *write, uint64 csn)
+/*
+ * What a committed write set means for its tables: rows that came and went, and
+ * rows that have versions to be collected.
+ */
+void
+ts_writes_settle(const TsWrite *set, int64 n, uint64 csn)
 {
-	TsRowRef	ref = {write->block, write->index};
+	TsTable    *table = NULL;
+	int64		rows = 0;
 
-	if (ts_version_prev(write->version) != NULL || (write->version->flags & TS_V_DELETED))
-		ts_garbage_add(ref, csn);
+	for (int64 i = 0; i < n; i++)
+	{
+		TsRowRef	ref = {set[i].block, set[i].index};
+		uint16		flags = set[i].version->flags;
+
+		if (set[i].block->table != table)
+		{
+			if (rows != 0)
+				ts_table_add_rows(table, rows);
+			table = set[i].block->table;
+			rows = 0;
+		}
+		if (flags & TS_V_INSERTED)
+			rows++;
+		if (flags & TS_V_DELETED)
+			rows--;
+		if (ts_version_prev(set[i].version) != NULL || (flags & TS_V_DELETED))
+			ts_garbage_add(ref, csn);
+	}
+	if (rows != 0)
+		ts_table_add_rows(table, rows);
 }
 
 static void
@@ -594,7 +613,7 @@ finish_transaction(void)
 	nrow_locks = 0;
 	nlevels = 0;
 	prepared = NULL;
-	ts_table_count_inserts();
+	ts_table_end_transaction();
 	if (ts_my_txn_process != NULL)
 		pg_atomic_write_u64(&ts_my_txn_process->live_word, 0);
 	if (max_writes > 4096 || max_row_locks > 4096 || max_levels > 64)
@@ -737,8 +756,7 @@ commit(void)
 
 	for (int64 i = 0; i < nwrites; i++)
 		ts_write_stamp(&writes[i], csn, xid, aux);
-	for (int64 i = 0; i < nwrites; i++)
-		note_garbage(&writes[i], csn);
+	ts_writes_settle(writes, nwrites, csn);
 	release_row_locks_to(0);
 }
 

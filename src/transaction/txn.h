@@ -156,6 +156,7 @@ extern void ts_txn_keep_loose(int n);
 /* undoing and finishing, shared with prepared.c */
 extern void ts_write_undo(const TsWrite *write);
 extern void ts_write_stamp(const TsWrite *write, uint64 csn, TransactionId xid, uint16 aux);
+extern void ts_writes_settle(const TsWrite *set, int64 n, uint64 csn);
 extern TsTxn *ts_txn_take_descriptor(void);
 extern void ts_txn_free_descriptor(TsTxn *txn);
 
@@ -164,7 +165,6 @@ extern void (*ts_version_undone_hook) (TsVersion *version);
 extern void (*ts_txn_end_hook) (void);
 
 /* wait.c */
-extern bool ts_txn_is_running(uint64 live_word);
 extern TransactionId ts_txn_xid_of(uint64 live_word, uint16 tag);
 extern bool ts_txn_wait(uint64 live_word, uint16 tag, LockWaitPolicy policy,
 						Relation rel, ItemPointer tid, XLTW_Oper oper);

@@ -22,19 +22,23 @@
 #include "transaction/snapshot.h"
 #include "transaction/visibility.h"
 
-/*
- * Prepare an MVCC snapshot for look-ups.  In a parallel worker, the leader's
- * own changes count as ours from here on.
- */
+/* In a parallel worker: the leader's own changes count as ours. */
+void
+ts_adopt_leader_writes(void)
+{
+	if (IsParallelWorker() && MyProc->lockGroupLeader != NULL)
+		ts_my_live_word =
+			pg_atomic_read_u64(&ts_txn_processes[MyProc->lockGroupLeader->pgprocno].live_word);
+}
+
+/* Prepare an MVCC snapshot for look-ups. */
 void
 ts_read_view_init(TsReadView *view, Snapshot snapshot)
 {
 	view->snapshot = snapshot;
 	view->curcid = snapshot->curcid;
 	view->count = ts_snapshot_count(snapshot);
-	if (IsParallelWorker() && MyProc->lockGroupLeader != NULL)
-		ts_my_live_word =
-			pg_atomic_read_u64(&ts_txn_processes[MyProc->lockGroupLeader->pgprocno].live_word);
+	ts_adopt_leader_writes();
 }
 
 /*

@@ -31,6 +31,7 @@ typedef enum TsCreatorStatus
 	TS_CREATOR_RUNNING			/* or about to be stamped or undone */
 } TsCreatorStatus;
 
+extern void ts_adopt_leader_writes(void);
 extern void ts_read_view_init(TsReadView *view, Snapshot snapshot);
 extern bool ts_version_visible_slow(TsVersion *version, uint64 word,
 									const TsReadView *view);

@@ -46,16 +46,6 @@ wait_error_context(void *arg)
 				   RelationGetRelationName(context->rel));
 }
 
-/* Is the transaction of a live creator word still undecided? */
-bool
-ts_txn_is_running(uint64 live_word)
-{
-	uint64		state = pg_atomic_read_u64(&ts_txn_of_word(live_word)->state);
-
-	return ts_txn_seq(state) == ts_live_seq(live_word) &&
-		ts_txn_phase(state) != TS_TXN_COMMITTED;
-}
-
 /*
  * The xid to wait for on behalf of core: that of the subtransaction with this
  * tag if it is known, else the top-level one.  Invalid if there is none.
