@@ -38,7 +38,9 @@ endif
 
 # Callbacks do not use every argument, node and routine structs are filled by
 # name, and PostgreSQL's own macros mix signedness.
-PG_CFLAGS = -std=gnu11 -Wextra -Wno-unused-parameter -Wno-sign-compare \
+# Only what the server looks up by name is exported (TS_EXPORTED in compat.h):
+# calls between our files then need no detour.
+PG_CFLAGS = -std=gnu11 -fvisibility=hidden -Wextra -Wno-unused-parameter -Wno-sign-compare \
 	-Wno-missing-field-initializers -MMD -MP
 
 SHLIB_LINK = -luring

@@ -129,7 +129,7 @@ BEGIN
 END $$;
 SELECT refresh_twice() - (SELECT count(*) FROM mv3) AS one_more;
 DO $$ BEGIN RAISE NOTICE 'rows now %', refresh_twice(); END $$;
-CREATE MATERIALIZED VIEW mvd AS SELECT grp FROM base;
+CREATE MATERIALIZED VIEW mvd AS SELECT grp FROM base WHERE grp = 'a' OR id = 1;
 CREATE INDEX mvd_g ON mvd (grp);
 CREATE UNIQUE INDEX mvd_u ON mvd (grp);
 REFRESH MATERIALIZED VIEW CONCURRENTLY mvd;

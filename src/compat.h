@@ -19,6 +19,15 @@
 #error "tsengine supports PostgreSQL 15 only, for now"
 #endif
 
+/* The library is built with hidden symbols (before 16, PGXS does not do so). */
+#define TS_EXPORTED __attribute__((visibility("default")))
+
+/* As PG_FUNCTION_INFO_V1, for a library with hidden symbols. */
+#define TS_FUNCTION_INFO_V1(name) \
+	extern TS_EXPORTED Datum name(PG_FUNCTION_ARGS); \
+	extern TS_EXPORTED const Pg_finfo_record *pg_finfo_##name(void); \
+	PG_FUNCTION_INFO_V1(name)
+
 /*
  * From libpq/auth.h, which needs the headers of all authentication methods the
  * server was built with.

@@ -34,9 +34,11 @@
 #include "transaction/snapshot.h"
 #include "transaction/txn.h"
 
+extern TS_EXPORTED const Pg_magic_struct *PG_MAGIC_FUNCTION_NAME(void);
+
 PG_MODULE_MAGIC;
 
-void		_PG_init(void);
+extern TS_EXPORTED void _PG_init(void);
 
 static shmem_request_hook_type prev_shmem_request = NULL;
 static shmem_startup_hook_type prev_shmem_startup = NULL;

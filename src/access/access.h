@@ -69,13 +69,40 @@ extern TupleTableSlotOps ts_slot_ops;
 #define ts_is_slot(slot)	((slot)->tts_ops == &ts_slot_ops)
 
 extern void ts_slot_init_ops(void);
-extern void ts_slot_store(TupleTableSlot *slot, TsVersion *version, ItemPointer tid,
-						  Relation rel, bool copy);
+extern void ts_slot_store_copy(TupleTableSlot *slot, TsVersion *version,
+							   ItemPointer tid, Relation rel);
 extern void ts_slot_set_version(TupleTableSlot *slot, TsVersion *version);
 
 static inline void
-ts_slot_store_row(TupleTableSlot *slot, TsVersion *version, TsRowRef ref,
-				  Relation rel, bool copy);
+ts_slot_point(TsSlot *slot, MinimalTuple tuple)
+{
+	MinimalTupleTableSlot *m = &slot->base;
+
+	m->mintuple = tuple;
+	m->minhdr.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
+	m->minhdr.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
+	m->off = 0;
+	m->base.tts_nvalid = 0;
+}
+
+/*
+ * Show a version where it lies.  Something else must keep it there: the
+ * snapshot that sees it, a lock on the row, or its being this transaction's.
+ */
+static inline void
+ts_slot_store(TupleTableSlot *slot, TsVersion *version, ItemPointer tid, Relation rel)
+{
+	TsSlot	   *tslot = (TsSlot *) slot;
+
+	Assert(ts_is_slot(slot));
+	if (unlikely(TTS_SHOULDFREE(slot)))
+		ExecClearTuple(slot);
+	ts_slot_point(tslot, ts_version_tuple(version));
+	tslot->header = tslot->version = version;
+	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_tid = *tid;
+	slot->tts_tableOid = RelationGetRelid(rel);
+}
 
 /* ---- alias.c ---- */
 
@@ -103,6 +130,7 @@ ts_shown_tid(Relation rel, TsRowRef ref, TsVersion *version, ItemPointer tid)
 		ts_alias_of_version(ref, version, tid);
 }
 
+/* As ts_slot_store or ts_slot_store_copy, under the TID to be shown. */
 static inline void
 ts_slot_store_row(TupleTableSlot *slot, TsVersion *version, TsRowRef ref,
 				  Relation rel, bool copy)
@@ -110,7 +138,10 @@ ts_slot_store_row(TupleTableSlot *slot, TsVersion *version, TsRowRef ref,
 	ItemPointerData tid;
 
 	ts_shown_tid(rel, ref, version, &tid);
-	ts_slot_store(slot, version, &tid, rel, copy);
+	if (copy)
+		ts_slot_store_copy(slot, version, &tid, rel);
+	else
+		ts_slot_store(slot, version, &tid, rel);
 }
 
 /* The row a TID names, real or alias; *version is set for an alias only. */

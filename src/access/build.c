@@ -135,8 +135,10 @@ fetch_row_to_index(Evaluation *e, TsRowRef ref, const TsReadView *view,
 		else
 			v = version_to_index(ref, ts_horizon(false), anyvisible, alive,
 								 &e->info->ii_BrokenHotChain, &wait_for);
-		if (v != NULL)
-			ts_slot_store(e->slot, v, &tid, e->rel, view == NULL);
+		if (v != NULL && view != NULL)
+			ts_slot_store(e->slot, v, &tid, e->rel);
+		else if (v != NULL)
+			ts_slot_store_copy(e->slot, v, &tid, e->rel);
 		if (wait_for != NULL)
 		{
 			word = ts_version_creator(wait_for);

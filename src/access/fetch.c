@@ -86,7 +86,7 @@ ts_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid, Snapshot snapsh
 		ts_slot_store_row(slot, v, ref, scan->rel, false);
 	else if (v != NULL)
 		/* unique and exclusion checks compare with the TID in the index */
-		ts_slot_store(slot, v, tid, scan->rel, true);
+		ts_slot_store_copy(slot, v, tid, scan->rel);
 	else if (all_dead != NULL)
 		*all_dead = ts_row_is_dead(ref, ts_horizon(false));
 	ts_epoch_leave();
@@ -161,15 +161,17 @@ ts_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 			ts_row_visible(ts_ref_row(ref), &view) != v)
 			v = NULL;
 		if (v != NULL)
-			ts_slot_store(slot, v, tid, rel, false);
+			ts_slot_store(slot, v, tid, rel);
 	}
 	else
 	{
 		if (snapshot->snapshot_type == SNAPSHOT_ANY)
 		{
 			v = version_meant(rel, ref, &copy);
-			if (v != NULL)
-				ts_slot_store(slot, v, tid, rel, copy);
+			if (v != NULL && copy)
+				ts_slot_store_copy(slot, v, tid, rel);
+			else if (v != NULL)
+				ts_slot_store(slot, v, tid, rel);
 		}
 		else
 		{

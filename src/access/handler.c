@@ -11,8 +11,9 @@
 #include "fmgr.h"
 
 #include "access/access.h"
+#include "compat.h"
 
-PG_FUNCTION_INFO_V1(tsengine_handler);
+TS_FUNCTION_INFO_V1(tsengine_handler);
 
 static const TupleTableSlotOps *
 slot_callbacks(Relation rel)

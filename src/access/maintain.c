@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/multixact.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
@@ -73,22 +74,51 @@ ts_relation_nontransactional_truncate(Relation rel)
 }
 
 /*
+ * Copy a version.  Columns added since it was written get their values now:
+ * core forgets the defaults for them when a table is rewritten.
+ */
+static TsVersion *
+copy_version(TupleDesc desc, TsVersion *source)
+{
+	Size		size = ts_version_size(source);
+	MinimalTuple expanded = NULL;
+	TsVersion  *copy;
+
+	if ((source->flags & TS_V_DELETED) == 0 &&
+		HeapTupleHeaderGetNatts(ts_version_tuple(source)) < desc->natts)
+	{
+		HeapTupleData tuple = {0};
+
+		tuple.t_len = ts_version_tuple(source)->t_len + MINIMAL_TUPLE_OFFSET;
+		tuple.t_data = (HeapTupleHeader) ((char *) ts_version_tuple(source) - MINIMAL_TUPLE_OFFSET);
+		expanded = minimal_expand_tuple(&tuple, desc);
+		size = TS_VERSION_HEADER + expanded->t_len;
+	}
+	copy = ts_alloc_or_error(size, TS_ALLOC_NORMAL);
+	memcpy(copy, source, expanded != NULL ? TS_VERSION_HEADER : size);
+	if (expanded != NULL)
+	{
+		memcpy(copy->body, expanded, expanded->t_len);
+		pfree(expanded);
+	}
+	pg_atomic_write_u64(&copy->prev, 0);
+	return copy;
+}
+
+/*
  * Copy a version chain of another table.  Only this transaction's versions can
  * be live in it, as the table is locked.  Raises 53200.
  */
 static TsVersion *
-copy_chain(TsVersion *source)
+copy_chain(TupleDesc desc, TsVersion *source)
 {
 	TsVersion  *head = NULL;
 	TsVersion  *last = NULL;
 
 	for (; source != NULL; source = ts_version_prev(source))
 	{
-		Size		size = ts_version_size(source);
-		TsVersion  *copy = ts_alloc_or_error(size, TS_ALLOC_NORMAL);
+		TsVersion  *copy = copy_version(desc, source);
 
-		memcpy(copy, source, size);
-		pg_atomic_write_u64(&copy->prev, 0);
 		if (last == NULL)
 			head = copy;
 		else
@@ -113,9 +143,9 @@ adopt_own_versions(TsRowRef ref, TsVersion *version)
 }
 
 static void
-copy_row(TsRow *row, TsRowRef target)
+copy_row(TupleDesc desc, TsRow *row, TsRowRef target)
 {
-	TsVersion  *head = copy_chain(ts_row_head(row));
+	TsVersion  *head = copy_chain(desc, ts_row_head(row));
 	TsVersion  *committed = head;
 
 	pg_atomic_write_u64(ts_ref_row(target), (uint64) (uintptr_t) head);
@@ -188,7 +218,7 @@ ts_relation_copy_data(Relation rel, const RelFileNode *newrnode)
 			if (ts_row_word_version(word) == NULL)
 				pg_atomic_write_u64(&to->rows[i], TS_ROW_DEAD);
 			else
-				copy_row(&from->rows[i], target_ref);
+				copy_row(RelationGetDescr(rel), &from->rows[i], target_ref);
 		}
 		pg_atomic_write_u32(&to->nfree, TS_ROWS_PER_BLOCK - used);
 		ts_table_rows_freed(to, 0);
@@ -223,7 +253,7 @@ rewrite_row(Rewrite *r, TsRowRef ref)
 	}
 	if (!ts_table_reserve_row(r->target, &target))
 		ts_arena_out_of_memory(sizeof(TsBlock));
-	copy_row(ts_ref_row(ref), target);
+	copy_row(RelationGetDescr(r->old_table), ts_ref_row(ref), target);
 	if ((head->flags & TS_V_DELETED) == 0)
 		r->copied += 1;
 }

@@ -53,6 +53,25 @@ inline_values(TupleDesc desc, TupleTableSlot *slot)
 	return values;
 }
 
+/*
+ * The slot's row as a MinimalTuple that can be stored as it is, or NULL: a slot
+ * of ours that was materialized, with all columns and nothing that lives
+ * elsewhere.
+ */
+static MinimalTuple
+ready_tuple(TupleDesc desc, TupleTableSlot *slot)
+{
+	MinimalTuple tuple;
+
+	if (!ts_is_slot(slot))
+		return NULL;
+	tuple = ((TsSlot *) slot)->base.mintuple;
+	if (tuple == NULL || (tuple->t_infomask & HEAP_HASEXTERNAL) ||
+		HeapTupleHeaderGetNatts(tuple) != desc->natts)
+		return NULL;
+	return tuple;
+}
+
 static bool
 has_nulls(TupleDesc desc, TupleTableSlot *slot)
 {
@@ -75,8 +94,14 @@ ts_form_version(TupleDesc desc, TupleTableSlot *slot)
 	Size		data_size;
 	Size		len;
 	TsVersion  *version;
-	MinimalTuple tuple;
+	MinimalTuple tuple = ready_tuple(desc, slot);
 
+	if (tuple != NULL)
+	{
+		version = ts_alloc_or_error(TS_VERSION_HEADER + tuple->t_len, TS_ALLOC_NORMAL);
+		memcpy(version->body, tuple, tuple->t_len);
+		return version;
+	}
 	slot_getallattrs(slot);
 	values = inline_values(desc, slot);
 	hasnull = has_nulls(desc, slot);

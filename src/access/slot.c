@@ -20,17 +20,6 @@
 TupleTableSlotOps ts_slot_ops;
 
 static void
-point_to_tuple(TsSlot *slot, MinimalTuple tuple)
-{
-	MinimalTupleTableSlot *m = &slot->base;
-
-	m->mintuple = tuple;
-	m->minhdr.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
-	m->minhdr.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
-	m->off = 0;
-}
-
-static void
 keep_header(TsSlot *slot, TsVersion *header)
 {
 	memcpy(slot->header_copy.space, header, TS_VERSION_HEADER);
@@ -38,35 +27,23 @@ keep_header(TsSlot *slot, TsVersion *header)
 }
 
 /*
- * Show a version.  With `copy`, the slot does not depend on it afterwards; then
- * the call must be made inside the epoch section that found it.
+ * Show a copy of a version, which the slot does not depend on afterwards.  Call
+ * it inside the epoch section that found the version.
  */
 void
-ts_slot_store(TupleTableSlot *slot, TsVersion *version, ItemPointer tid,
-			  Relation rel, bool copy)
+ts_slot_store_copy(TupleTableSlot *slot, TsVersion *version, ItemPointer tid, Relation rel)
 {
 	TsSlot	   *tslot = (TsSlot *) slot;
+	MemoryContext old;
 
-	Assert(ts_is_slot(slot));
-	if (unlikely(TTS_SHOULDFREE(slot)))
-		ExecClearTuple(slot);
-	if (copy)
-	{
-		MemoryContext old = MemoryContextSwitchTo(slot->tts_mcxt);
-
-		point_to_tuple(tslot, heap_copy_minimal_tuple(ts_version_tuple(version)));
-		MemoryContextSwitchTo(old);
-		slot->tts_flags |= TTS_FLAG_SHOULDFREE;
-		keep_header(tslot, version);
-	}
-	else
-	{
-		point_to_tuple(tslot, ts_version_tuple(version));
-		tslot->header = version;
-	}
+	ExecClearTuple(slot);
+	old = MemoryContextSwitchTo(slot->tts_mcxt);
+	ts_slot_point(tslot, heap_copy_minimal_tuple(ts_version_tuple(version)));
+	MemoryContextSwitchTo(old);
+	keep_header(tslot, version);
 	tslot->version = version;
-	slot->tts_nvalid = 0;
 	slot->tts_flags &= ~TTS_FLAG_EMPTY;
+	slot->tts_flags |= TTS_FLAG_SHOULDFREE;
 	slot->tts_tid = *tid;
 	slot->tts_tableOid = RelationGetRelid(rel);
 }
@@ -157,7 +134,7 @@ slot_copyslot(TupleTableSlot *dst, TupleTableSlot *src)
 
 	MemoryContextSwitchTo(old);
 	ExecClearTuple(dst);
-	point_to_tuple(tdst, tuple);
+	ts_slot_point(tdst, tuple);
 	if (ts_is_slot(src) && ((TsSlot *) src)->header != NULL)
 	{
 		keep_header(tdst, ((TsSlot *) src)->header);

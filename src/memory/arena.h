@@ -39,7 +39,7 @@ typedef struct TsArenaStats
 } TsArenaStats;
 
 /* GUC tsengine.memory, in kilobytes */
-extern PGDLLIMPORT int ts_memory_kb;
+extern int ts_memory_kb;
 
 /*
  * Called when an allocation is about to fail; returns true if it may have

@@ -28,8 +28,8 @@ typedef struct TsEpochShared
 	TsBag	   *orphans;		/* of exited processes; under TsengineEpoch */
 } TsEpochShared;
 
-extern PGDLLIMPORT TsEpochShared *ts_epoch_shared;
-extern PGDLLIMPORT int ts_epoch_depth;
+extern TsEpochShared *ts_epoch_shared;
+extern int ts_epoch_depth;
 
 static inline void
 ts_epoch_enter(void)

@@ -53,9 +53,9 @@ typedef struct TsProcess
  * This process's entry; NULL until ts_process_attach().  Indexed by pgprocno,
  * so an entry is never used by two live processes.
  */
-extern PGDLLIMPORT TsProcess *ts_my_process;
-extern PGDLLIMPORT TsProcess *ts_processes;
-extern PGDLLIMPORT int ts_num_processes;
+extern TsProcess *ts_my_process;
+extern TsProcess *ts_processes;
+extern int ts_num_processes;
 
 extern int	ts_max_processes(void);
 extern void ts_process_attach(void);

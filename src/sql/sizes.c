@@ -25,11 +25,12 @@
 #include "utils/rel.h"
 
 #include "access/access.h"
+#include "compat.h"
 #include "sql/sizes.h"
 
-PG_FUNCTION_INFO_V1(tsengine_relation_size);
-PG_FUNCTION_INFO_V1(tsengine_table_size);
-PG_FUNCTION_INFO_V1(tsengine_total_relation_size);
+TS_FUNCTION_INFO_V1(tsengine_relation_size);
+TS_FUNCTION_INFO_V1(tsengine_table_size);
+TS_FUNCTION_INFO_V1(tsengine_total_relation_size);
 
 /* Bytes in memory of a relation, 0 if it is not one of ours. */
 static int64

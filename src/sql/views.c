@@ -15,14 +15,15 @@
 #include "utils/rel.h"
 
 #include "access/access.h"
+#include "compat.h"
 #include "memory/arena.h"
 #include "memory/epoch.h"
 #include "storage/garbage.h"
 #include "transaction/txn.h"
 
-PG_FUNCTION_INFO_V1(tsengine_memory_stats);
-PG_FUNCTION_INFO_V1(tsengine_table_stats);
-PG_FUNCTION_INFO_V1(tsengine_transaction_stats);
+TS_FUNCTION_INFO_V1(tsengine_memory_stats);
+TS_FUNCTION_INFO_V1(tsengine_table_stats);
+TS_FUNCTION_INFO_V1(tsengine_transaction_stats);
 
 static Datum
 make_row(FunctionCallInfo fcinfo, const int64 *figures, int n)

@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "compat.h"
 #include "storage/horizon.h"
 #include "storage/table.h"
 
@@ -27,6 +28,6 @@ extern bool ts_garbage_under_pressure(void);
 extern void ts_garbage_exit_process(void);
 extern uint64 ts_garbage_queued_rows(void);
 
-extern PGDLLEXPORT void ts_garbage_worker_main(Datum arg) pg_attribute_noreturn();
+extern TS_EXPORTED void ts_garbage_worker_main(Datum arg) pg_attribute_noreturn();
 
 #endif							/* TS_GARBAGE_H */

@@ -189,13 +189,25 @@ count_of_fresh(Snapshot snapshot)
 	return same_contents(&fresh, snapshot) ? fresh.snapXactCompletionCount : 0;
 }
 
+/* Contents of a snapshot, for an internal error. */
+static char *
+describe(Snapshot s)
+{
+	if (s == NULL)
+		return "unknown";
+	return psprintf("%u:%u:%u/%u%s count " UINT64_FORMAT, s->xmin, s->xmax, s->xcnt,
+					s->subxcnt, s->suboverflowed ? "+" : "", s->snapXactCompletionCount);
+}
+
 static void
-count_missing(void)
+count_missing(Snapshot snapshot)
 {
 	ts_my_txn_process->counters.snapshot_missing++;
 	ereport(ERROR,
 			(errcode(ERRCODE_INTERNAL_ERROR),
 			 errmsg("could not determine the commit count of a snapshot"),
+			 errdetail_internal("Snapshot %s; current %s; latest %s.", describe(snapshot),
+								describe(learned->current), describe(learned->secondary)),
 			 errhint("Repeat the statement. If this persists, please report it.")));
 }
 
@@ -217,7 +229,7 @@ stamp_transaction_snapshot(void)
 		if (count == 0)
 			count = count_of_fresh(snapshot);
 		if (count == 0)
-			count_missing();
+			count_missing(snapshot);
 		set_stamp(snapshot, count);
 		xact_stamped = true;
 		add_hold(&xact_stamped, count);
@@ -245,7 +257,7 @@ find_count(Snapshot snapshot)
 	if (count == 0)
 		count = count_of_fresh(snapshot);
 	if (count == 0)
-		count_missing();
+		count_missing(snapshot);
 	return count;
 }
 
@@ -292,9 +304,15 @@ ts_snapshot_count(Snapshot snapshot)
 
 	if (unlikely(ts_my_txn_process == NULL))
 		ts_txn_attach();
-	if (IsParallelWorker())
+	if (likely(!IsInParallelMode()))
+	{
+		count = stamp_of(snapshot);
+		if (likely(count != 0))
+			return count;
+	}
+	else if (IsParallelWorker())
 		return leader_count();
-	if (IsInParallelMode() && ActiveSnapshotSet())
+	else if (ActiveSnapshotSet())
 	{
 		Snapshot	active = GetActiveSnapshot();
 
@@ -438,7 +456,7 @@ ts_snapshot_import(const char *id)
 			count = pg_atomic_read_u64(&exporter->exported[number % 8]);
 	}
 	if (count == 0)
-		count_missing();
+		count_missing(GetTransactionSnapshot());
 	set_stamp(GetTransactionSnapshot(), count);
 	xact_stamped = true;
 	add_hold(&xact_stamped, count);

@@ -105,12 +105,12 @@ typedef struct TsTxnProcess
 	TsTxnCounters counters;		/* written by the owner */
 } TsTxnProcess;
 
-extern PGDLLIMPORT TsTxn *ts_txns;
-extern PGDLLIMPORT TsTxnProcess *ts_txn_processes;
-extern PGDLLIMPORT TsTxnProcess *ts_my_txn_process;
+extern TsTxn *ts_txns;
+extern TsTxnProcess *ts_txn_processes;
+extern TsTxnProcess *ts_my_txn_process;
 
 /* Live creator word of this transaction, 0 if it has not written. */
-extern PGDLLIMPORT uint64 ts_my_live_word;
+extern uint64 ts_my_live_word;
 
 #define ts_is_mine(word)	((word) == ts_my_live_word)
 
