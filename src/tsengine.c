@@ -16,6 +16,7 @@
 #include "miscadmin.h"
 #include "nodes/execnodes.h"
 #include "optimizer/planner.h"
+#include "plpgsql.h"
 #include "postmaster/bgworker.h"
 #include "replication/walsender.h"
 #include "storage/ipc.h"
@@ -48,6 +49,8 @@ static ExecutorStart_hook_type prev_executor_start = NULL;
 static ExecutorRun_hook_type prev_executor_run = NULL;
 static ExecutorEnd_hook_type prev_executor_end = NULL;
 static ProcessUtility_hook_type prev_process_utility = NULL;
+static PLpgSQL_plugin *prev_plpgsql_plugin = NULL;
+static PLpgSQL_plugin plpgsql_plugin;
 
 static void
 shmem_request(void)
@@ -101,22 +104,12 @@ is_mvcc(Snapshot snapshot)
 	return snapshot != NULL && snapshot->snapshot_type == SNAPSHOT_MVCC;
 }
 
-/* Hold the active snapshot while something runs under it; true if there is one. */
-static bool
-hold_active(const void *owner)
-{
-	if (!ActiveSnapshotSet() || !is_mvcc(GetActiveSnapshot()) || IsParallelWorker())
-		return false;
-	ts_snapshot_hold(owner, GetActiveSnapshot());
-	return true;
-}
-
 static PlannedStmt *
 planner_with_snapshot(Query *parse, const char *query_string, int cursor_options,
 					  ParamListInfo params)
 {
 	PlannedStmt *result = NULL;
-	bool		held = hold_active(&result);
+	bool		held = ts_snapshot_hold_active(&result);
 
 	if (query_string != NULL && strstr(query_string, "_size") != NULL)
 		parse = ts_replace_size_functions(parse);
@@ -238,7 +231,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 				QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
 {
 	Node	   *stmt = pstmt->utilityStmt;
-	bool		held = hold_active(&stmt);
+	bool		held = ts_snapshot_hold_active(&stmt);
 	const char *import = imported_snapshot(stmt);
 	Oid			dropped_database = InvalidOid;
 	bool		ends_prepared = IsA(stmt, TransactionStmt) &&
@@ -265,6 +258,38 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		ts_prepared_finish_all();
 	if (OidIsValid(dropped_database))
 		ts_table_drop_database(dropped_database);
+}
+
+/*
+ * A PL/pgSQL function begins.  If it was called from an expression of another
+ * one, the active snapshot was pushed for that, and no hook has seen it yet.
+ */
+static void
+plpgsql_function_begins(PLpgSQL_execstate *estate, PLpgSQL_function *func)
+{
+	(void) ts_snapshot_hold_active(NULL);
+	if (prev_plpgsql_plugin == NULL)
+		return;
+	/* what PL/pgSQL has put into our struct for the plugin's use */
+	prev_plpgsql_plugin->error_callback = plpgsql_plugin.error_callback;
+	prev_plpgsql_plugin->assign_expr = plpgsql_plugin.assign_expr;
+	prev_plpgsql_plugin->assign_value = plpgsql_plugin.assign_value;
+	prev_plpgsql_plugin->eval_datum = plpgsql_plugin.eval_datum;
+	prev_plpgsql_plugin->cast_value = plpgsql_plugin.cast_value;
+	if (prev_plpgsql_plugin->func_beg != NULL)
+		prev_plpgsql_plugin->func_beg(estate, func);
+}
+
+static void
+hook_plpgsql(void)
+{
+	PLpgSQL_plugin **plugin = (PLpgSQL_plugin **) find_rendezvous_variable("PLpgSQL_plugin");
+
+	prev_plpgsql_plugin = *plugin;
+	if (prev_plpgsql_plugin != NULL)
+		plpgsql_plugin = *prev_plpgsql_plugin;
+	plpgsql_plugin.func_beg = plpgsql_function_begins;
+	*plugin = &plpgsql_plugin;
 }
 
 static void
@@ -308,6 +333,7 @@ _PG_init(void)
 	ts_slot_init_ops();
 	ts_txn_init_callbacks();
 	register_worker();
+	hook_plpgsql();
 
 	prev_shmem_request = shmem_request_hook;
 	shmem_request_hook = shmem_request;

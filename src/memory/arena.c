@@ -327,6 +327,15 @@ magazine_flush(int class_index, uint32 keep)
 	LWLockRelease(class_lock(class_index));
 }
 
+/* Return all objects this process keeps for itself. */
+void
+ts_arena_flush_magazines(void)
+{
+	for (int c = 0; c < TS_NUM_CLASSES; c++)
+		if (ts_my_process->magazine[c].count > 0)
+			magazine_flush(c, 0);
+}
+
 static void *
 alloc_small(Size size, TsAllocMode mode)
 {
@@ -369,7 +378,11 @@ ts_alloc(Size size, TsAllocMode mode)
 		ts_reclaim();
 		if (attempt > 0 && ts_epoch_depth == 0 &&
 			(ts_arena_pressure_hook == NULL || !ts_arena_pressure_hook()))
-			attempt = 2;		/* nothing left to collect: one last try */
+		{
+			/* nothing left to collect: one last try, with whole spans back */
+			ts_arena_flush_magazines();
+			attempt = 2;
+		}
 	}
 }
 
@@ -425,14 +438,6 @@ ts_free(void *ptr, Size size)
 	batch = magazine_batch(class_index);
 	if (++mag->count >= 2 * batch)
 		magazine_flush(class_index, batch);
-}
-
-void
-ts_arena_flush_magazines(void)
-{
-	for (int c = 0; c < TS_NUM_CLASSES; c++)
-		if (ts_my_process->magazine[c].count > 0)
-			magazine_flush(c, 0);
 }
 
 void

@@ -472,6 +472,8 @@ ts_garbage_worker_main(Datum arg)
 		ts_reclaim();
 		if (done == 256)
 			continue;
+		if (done == 0)
+			ts_arena_flush_magazines();	/* idle: keep no spans from being whole */
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 WORKER_DELAY_MS, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);

@@ -237,6 +237,7 @@ stamp_transaction_snapshot(void)
 	return snapshot;
 }
 
+/* The count of a snapshot not seen before, 0 if it cannot be had. */
 static uint64
 find_count(Snapshot snapshot)
 {
@@ -256,8 +257,6 @@ find_count(Snapshot snapshot)
 		count = Max(count, count_of_static(learned->current, snapshot));
 	if (count == 0)
 		count = count_of_fresh(snapshot);
-	if (count == 0)
-		count_missing(snapshot);
 	return count;
 }
 
@@ -292,13 +291,9 @@ leader_count(void)
 	return pg_atomic_read_u64(&ts_txn_processes[leader->pgprocno].parallel_count);
 }
 
-/*
- * The count an MVCC snapshot stands for; a tsengine version committed at csn c
- * is visible to it if c <= count.  Cheap for snapshots seen before.  Raises an
- * error if it cannot be had.
- */
-uint64
-ts_snapshot_count(Snapshot snapshot)
+/* As ts_snapshot_count, but 0 if the count cannot be had. */
+static uint64
+snapshot_count_if_known(Snapshot snapshot)
 {
 	uint64		count;
 
@@ -331,9 +326,49 @@ ts_snapshot_count(Snapshot snapshot)
 	if (count != 0)
 		return count;
 	count = find_count(snapshot);
-	move_base(count);
-	set_stamp(snapshot, count);
+	if (count != 0)
+	{
+		move_base(count);
+		set_stamp(snapshot, count);
+	}
 	return count;
+}
+
+/*
+ * The count an MVCC snapshot stands for; a tsengine version committed at csn c
+ * is visible to it if c <= count.  Cheap for snapshots seen before.  Raises an
+ * error if it cannot be had.
+ */
+uint64
+ts_snapshot_count(Snapshot snapshot)
+{
+	uint64		count = snapshot_count_if_known(snapshot);
+
+	if (unlikely(count == 0))
+		count_missing(snapshot);
+	return count;
+}
+
+/*
+ * Something may run under the active snapshot that takes others: find out its
+ * count while that can be done, and publish it until ts_snapshot_unhold(owner).
+ *
+ * The active snapshot may be one that was pushed for an expression in PL/pgSQL
+ * and is used for planning only; that its count cannot be had then matters to
+ * nobody.  False in this case.
+ */
+bool
+ts_snapshot_hold_active(const void *owner)
+{
+	uint64		count;
+
+	if (!ActiveSnapshotSet() || IsParallelWorker() ||
+		GetActiveSnapshot()->snapshot_type != SNAPSHOT_MVCC)
+		return false;
+	count = snapshot_count_if_known(GetActiveSnapshot());
+	if (count != 0 && owner != NULL)
+		add_hold(owner, count);
+	return count != 0;
 }
 
 /* Publish that a snapshot is in use, until ts_snapshot_unhold(owner). */

@@ -20,6 +20,7 @@ extern void ts_snapshot_learn(void);
 
 extern uint64 ts_snapshot_count(Snapshot snapshot);
 extern void ts_snapshot_hold(const void *owner, Snapshot snapshot);
+extern bool ts_snapshot_hold_active(const void *owner);
 extern void ts_snapshot_unhold(const void *owner);
 extern void ts_snapshot_end_transaction(void);
 extern void ts_snapshot_abort_level(int nest_level);
