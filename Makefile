@@ -43,8 +43,6 @@ endif
 PG_CFLAGS = -std=gnu11 -fvisibility=hidden -Wextra -Wno-unused-parameter -Wno-sign-compare \
 	-Wno-missing-field-initializers -MMD -MP
 
-SHLIB_LINK = -luring
-
 EXTRA_CLEAN = $(OBJS:.o=.d) .build-flags
 
 # Debian's server is configured with LLVM. Bitcode would need clang in the very

@@ -28,7 +28,7 @@
 #include "access/access.h"
 #include "compat.h"
 #include "memory/arena.h"
-#include "sql/sizes.h"
+#include "sql/replace.h"
 #include "storage/garbage.h"
 #include "storage/rowlock.h"
 #include "transaction/horizon.h"
@@ -111,8 +111,8 @@ planner_with_snapshot(Query *parse, const char *query_string, int cursor_options
 	PlannedStmt *result = NULL;
 	bool		held = ts_snapshot_hold_active(&result);
 
-	if (query_string != NULL && strstr(query_string, "_size") != NULL)
-		parse = ts_replace_size_functions(parse);
+	if (ts_may_call_replaced(query_string))
+		parse = ts_replace_functions(parse);
 	if (prev_planner)
 		result = prev_planner(parse, query_string, cursor_options, params);
 	else
@@ -234,6 +234,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	bool		held = ts_snapshot_hold_active(&stmt);
 	const char *import = imported_snapshot(stmt);
 	Oid			dropped_database = InvalidOid;
+	bool		concurrent_index = is_concurrent_index_command(stmt);
 	bool		ends_prepared = IsA(stmt, TransactionStmt) &&
 	(((TransactionStmt *) stmt)->kind == TRANS_STMT_COMMIT_PREPARED ||
 	 ((TransactionStmt *) stmt)->kind == TRANS_STMT_ROLLBACK_PREPARED);
@@ -241,14 +242,18 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	/* the tree may be gone when the command has run */
 	if (import != NULL)
 		import = pstrdup(import);
+	/* listeners must not hear of a commit before its rows are visible */
+	if (IsA(stmt, NotifyStmt))
+		(void) GetTopTransactionId();
 	if (IsA(stmt, DropdbStmt))
 		dropped_database = get_database_oid(((DropdbStmt *) stmt)->dbname, true);
 
-	if (is_concurrent_index_command(stmt))
+	if (concurrent_index)
 		ts_txn_force_mixed(true);	/* switched off by an abort, too */
 	run_utility(pstmt, query_string, read_only_tree, context, params,
 				query_env, dest, qc);
-	ts_txn_force_mixed(false);
+	if (concurrent_index)
+		ts_txn_force_mixed(false);
 
 	if (held)
 		ts_snapshot_unhold(&stmt);
@@ -267,7 +272,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 static void
 plpgsql_function_begins(PLpgSQL_execstate *estate, PLpgSQL_function *func)
 {
-	(void) ts_snapshot_hold_active(NULL);
+	(void) ts_snapshot_hold_active(estate);
 	if (prev_plpgsql_plugin == NULL)
 		return;
 	/* what PL/pgSQL has put into our struct for the plugin's use */
@@ -280,6 +285,15 @@ plpgsql_function_begins(PLpgSQL_execstate *estate, PLpgSQL_function *func)
 		prev_plpgsql_plugin->func_beg(estate, func);
 }
 
+/* (After an error, the abort of its subtransaction ends what it held.) */
+static void
+plpgsql_function_ends(PLpgSQL_execstate *estate, PLpgSQL_function *func)
+{
+	ts_snapshot_unhold(estate);
+	if (prev_plpgsql_plugin != NULL && prev_plpgsql_plugin->func_end != NULL)
+		prev_plpgsql_plugin->func_end(estate, func);
+}
+
 static void
 hook_plpgsql(void)
 {
@@ -289,6 +303,7 @@ hook_plpgsql(void)
 	if (prev_plpgsql_plugin != NULL)
 		plpgsql_plugin = *prev_plpgsql_plugin;
 	plpgsql_plugin.func_beg = plpgsql_function_begins;
+	plpgsql_plugin.func_end = plpgsql_function_ends;
 	*plugin = &plpgsql_plugin;
 }
 

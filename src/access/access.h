@@ -31,6 +31,7 @@ typedef struct TsRelation
 } TsRelation;
 
 extern TsRelation *ts_relation_build(Relation rel);
+extern bool ts_relation_is_lost(Relation rel);
 
 static inline TsRelation *
 ts_relation(Relation rel)
@@ -230,6 +231,7 @@ extern void ts_tuple_get_latest_tid(TableScanDesc scan, ItemPointer tid);
 extern bool ts_tuple_satisfies_snapshot(Relation rel, TupleTableSlot *slot, Snapshot snapshot);
 extern TransactionId ts_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate);
 extern bool ts_was_fetched_dirty(TsRowRef ref);
+extern void ts_forget_fetched_dirty(void);
 
 /* modify.c */
 extern void ts_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,

@@ -13,7 +13,8 @@
  * The same is done for a version that a row lock has brought up and that the
  * statement's snapshot does not see (EvalPlanQual, ON CONFLICT): the executor
  * goes on with it by TID, while the row's own TID goes on to mean what the
- * snapshot sees.  It stays the newest committed one while the lock is held.
+ * snapshot sees.  It stays the newest committed one while the lock is held: only
+ * locks stronger than KEY SHARE get aliases.
  *
  *-------------------------------------------------------------------------
  */
@@ -80,6 +81,7 @@ tid_to_number(ItemPointer tid)
 static void
 end_transaction(void)
 {
+	ts_forget_fetched_dirty();
 	by_number = by_version = NULL;
 	ts_alias_everywhere = false;
 }
@@ -91,6 +93,7 @@ version_undone(TsVersion *version)
 	uint64		key = (uint64) (uintptr_t) version;
 	AliasEntry *entry;
 
+	ts_forget_fetched_dirty();
 	if (by_version == NULL)
 		return;
 	entry = hash_search(by_version, &key, HASH_FIND, NULL);
@@ -133,6 +136,12 @@ ts_alias_of_version(TsRowRef ref, TsVersion *version, ItemPointer tid)
 		by_number = create_table("tsengine aliases by number");
 	}
 	entry = hash_search(by_version, &key, HASH_ENTER, &found);
+	if (found && (entry->ref.block != ref.block || entry->ref.index != ref.index))
+	{
+		/* a version that was locked is gone, and its memory was used again */
+		(void) hash_search(by_number, &entry->number, HASH_REMOVE, NULL);
+		found = false;
+	}
 	if (!found)
 	{
 		AliasEntry *numbered;

@@ -159,11 +159,11 @@ fetch_row_to_index(Evaluation *e, TsRowRef ref, const TsReadView *view,
 static void
 mark_indexed(TsTable *table)
 {
-	if (pg_atomic_read_u32(&table->indexed))
+	if (pg_atomic_read_u32(&table->indexed) == 2)
 		return;
 	pg_atomic_write_u32(&table->indexed, 1);
-	pg_memory_barrier();
 	ts_epoch_wait_grace();
+	pg_atomic_write_u32(&table->indexed, 2);
 }
 
 double

@@ -23,7 +23,10 @@ typedef struct TsIndexFetch
 	TsReadView	view;
 } TsIndexFetch;
 
-/* the row a SnapshotDirty fetch found last, for ON CONFLICT */
+/*
+ * The row that a SnapshotDirty fetch found last, for ON CONFLICT, which locks it
+ * right away: any other access forgets it.
+ */
 static TsRow *last_dirty_row = NULL;
 
 IndexFetchTableData *
@@ -45,6 +48,12 @@ void
 ts_index_fetch_end(IndexFetchTableData *scan)
 {
 	pfree(scan);
+}
+
+void
+ts_forget_fetched_dirty(void)
+{
+	last_dirty_row = NULL;
 }
 
 /* Did the last SnapshotDirty look-up find this row?  Answers once. */
@@ -90,8 +99,8 @@ ts_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid, Snapshot snapsh
 	else if (all_dead != NULL)
 		*all_dead = ts_row_is_dead(ref, ts_horizon(false));
 	ts_epoch_leave();
-	if (snapshot->snapshot_type == SNAPSHOT_DIRTY)
-		last_dirty_row = v != NULL ? ts_ref_row(ref) : NULL;
+	last_dirty_row = v != NULL && snapshot->snapshot_type == SNAPSHOT_DIRTY ?
+		ts_ref_row(ref) : NULL;
 	return v != NULL;
 }
 
@@ -148,6 +157,7 @@ ts_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 	TsReadView	view;
 	bool		copy = snapshot->snapshot_type != SNAPSHOT_MVCC;
 
+	ts_forget_fetched_dirty();
 	if (!ts_resolve_tid(rel, tid, &ref, &v))
 		return false;
 	if (!copy)

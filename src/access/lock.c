@@ -24,8 +24,18 @@ typedef struct LockRequest
 	uint8		flags;
 	TM_FailureData *tmfd;
 	TsVersion  *shown;			/* version to be returned */
+	bool		stored;			/* it is in the slot, as a copy */
 	bool		dirty;			/* row found by ON CONFLICT */
+	void	   *memory;			/* for an entry in the row lock table */
 } LockRequest;
+
+/* What one look at a row came to. */
+typedef enum Look
+{
+	LOOK_DONE,					/* the result is final */
+	LOOK_AGAIN,					/* somebody was waited for, or the row moved */
+	LOOK_LOCK					/* nothing but row locks can be in the way */
+} Look;
 
 /*
  * Do the versions from `head` down to `older` leave the key alone, so that a
@@ -41,15 +51,17 @@ key_unchanged_since(TsVersion *head, TsVersion *older)
 	return true;
 }
 
-/* The newest version that is committed or mine; NULL if there is none. */
-static TsVersion *
-newest_settled(TsVersion *head)
+/* Memory for a lock entry, before an epoch section is entered. */
+static void
+prepare_entry(LockRequest *r)
 {
-	TsVersion  *v = head;
+	Size		size;
 
-	while (v != NULL && ts_version_status(v) == TS_CREATOR_RUNNING)
-		v = ts_version_prev(v);
-	return v;
+	ts_txn_lock_row_begin();
+	if (r->memory != NULL)
+		return;
+	r->memory = ts_rowlock_alloc(&size);
+	ts_txn_add_loose(r->memory, size);
 }
 
 /*
@@ -64,26 +76,36 @@ acquire(LockRequest *r, TsVersion *head, TM_Result *result)
 	TsLockHolder blocker;
 	TsRowLockResult got;
 
-	got = ts_rowlock_acquire(r->change.ref, head, r->change.mode, me, &blocker);
+	got = ts_rowlock_acquire(r->change.ref, head, r->change.mode, me, r->memory, &blocker);
 	if (got == TS_ROWLOCK_OK)
+	{
+		r->memory = NULL;
+		ts_txn_keep_loose(1);
 		ts_txn_add_row_lock(r->change.ref);
+	}
+
+	/*
+	 * KEY SHARE lets others update the row in place: then nothing but the
+	 * epoch keeps a version that no snapshot of ours sees.
+	 */
+	if ((got == TS_ROWLOCK_OK || got == TS_ROWLOCK_HELD) && r->shown != NULL &&
+		r->change.mode == LockTupleKeyShare)
+	{
+		ItemPointerData tid;
+
+		ts_shown_tid(r->change.rel, r->change.ref, r->shown, &tid);
+		ts_slot_store_copy(r->slot, r->shown, &tid, r->change.rel);
+		r->stored = true;
+	}
 	ts_epoch_leave();
 	*result = TM_Ok;
-	switch (got)
+	if (got == TS_ROWLOCK_CONFLICT)
 	{
-		case TS_ROWLOCK_OK:
-			return true;
-		case TS_ROWLOCK_CHANGED:
+		if (ts_change_wait(&r->change, blocker.txn, blocker.tag))
 			return false;
-		case TS_ROWLOCK_CONFLICT:
-			if (ts_change_wait(&r->change, blocker.txn, blocker.tag))
-				return false;
-			*result = TM_WouldBlock;
-			return true;
-		case TS_ROWLOCK_NO_MEMORY:
-			ts_arena_out_of_memory(0);
+		*result = TM_WouldBlock;
 	}
-	return true;
+	return got != TS_ROWLOCK_CHANGED;
 }
 
 /* Go on with the row at another TID.  False if it is not there. */
@@ -93,7 +115,8 @@ follow(LockRequest *r, ItemPointer successor)
 	TsRowRef	ref;
 
 	ts_change_end(&r->change);
-	if (!ts_table_row(r->change.table, successor, &ref))
+	if (!ItemPointerIsValid(successor) ||
+		!ts_table_row(r->change.table, successor, &ref))
 		return false;
 	r->change.ref = ref;
 	r->change.tid = *successor;
@@ -103,91 +126,187 @@ follow(LockRequest *r, ItemPointer successor)
 }
 
 /*
+ * One step of lock_successors(): lock the row `r` is at.  Sets *successor if it
+ * goes on elsewhere, else makes it invalid.
+ */
+static TM_Result
+lock_successor(LockRequest *r, ItemPointer successor)
+{
+	for (;;)
+	{
+		TsVersion  *head;
+		TsVersion  *settled;
+		TM_Result	result;
+
+		prepare_entry(r);
+		ts_epoch_enter();
+		head = ts_row_head(ts_ref_row(r->change.ref));
+		settled = ts_newest_settled(head);
+		ItemPointerSetInvalid(successor);
+		if (head == NULL)
+		{
+			/* the mover rolled back: the row is where it was */
+			ts_epoch_leave();
+			return TM_Ok;
+		}
+		if (settled != NULL && (settled->flags & TS_V_KEYS_UPDATED))
+		{
+			ts_epoch_leave();
+			return TM_Deleted;
+		}
+		if (head != settled && (head->flags & TS_V_KEYS_UPDATED))
+		{
+			uint64		word = ts_version_creator(head);
+			uint16		tag = head->aux;
+
+			ts_epoch_leave();
+			if (!ts_change_wait(&r->change, word, tag))
+				return TM_WouldBlock;
+			continue;
+		}
+		if (head->flags & TS_V_MOVED)
+			*successor = ts_version_moved(head)->successor;
+		if (acquire(r, head, &result))
+			return result;
+	}
+}
+
+/*
  * KEY SHARE on a row that was or is being moved without a change of its key:
  * the lock must be on the new TID, too, as a delete will come there.
  */
 static TM_Result
-lock_successors(LockRequest *r, TsVersion *head)
+lock_successors(LockRequest *r, ItemPointerData successor)
 {
 	LockRequest next = *r;
+	TM_Result	result = TM_Ok;
 
 	next.change.queued = false;
-	while (head->flags & TS_V_MOVED)
+	next.shown = NULL;
+	while (result == TM_Ok && ItemPointerIsValid(&successor))
 	{
-		TM_Result	result = TM_Ok;
-		ItemPointerData successor = ts_version_moved(head)->successor;
-
 		if (!follow(&next, &successor))
-			break;
-		for (;;)
-		{
-			TsVersion  *settled;
-
-			ts_txn_lock_row_begin();
-			ts_epoch_enter();
-			head = ts_row_head(ts_ref_row(next.change.ref));
-			if (head == NULL)
-			{
-				/* the mover rolled back: the row is where it was */
-				ts_epoch_leave();
-				return TM_Ok;
-			}
-			settled = newest_settled(head);
-			if (settled != NULL && (settled->flags & TS_V_KEYS_UPDATED))
-			{
-				ts_epoch_leave();
-				return TM_Deleted;
-			}
-			if (head != settled && (head->flags & TS_V_KEYS_UPDATED))
-			{
-				uint64		word = ts_version_creator(head);
-				uint16		tag = head->aux;
-
-				ts_epoch_leave();
-				if (!ts_change_wait(&next.change, word, tag))
-					return TM_WouldBlock;
-				continue;
-			}
-			if (acquire(&next, head, &result))
-				break;
-		}
-		ts_change_end(&next.change);
-		if (result != TM_Ok)
-			return result;
+			result = TM_Deleted;
+		else
+			result = lock_successor(&next, &successor);
 	}
-	return TM_Ok;
+	ts_change_end(&next.change);
+	r->memory = next.memory;
+	return result;
+}
+
+static void
+fill_failure(LockRequest *r)
+{
+	r->tmfd->ctid = r->change.tid;
+	r->tmfd->xmax = InvalidTransactionId;
+	r->tmfd->cmax = InvalidCommandId;
+}
+
+/* The newest version is mine. */
+static Look
+look_at_mine(LockRequest *r, TsVersion *head, TM_Result *result)
+{
+	TsChange   *c = &r->change;
+
+	r->shown = head;
+	*result = ts_change_self(c, head, r->tmfd);
+	if (*result != TM_Ok && c->newest)
+		*result = TM_Invisible;
+
+	/*
+	 * An update in place is as strong as NO KEY UPDATE by itself.  (After ON
+	 * CONFLICT, xmax shall tell that the row was there.)
+	 */
+	if (*result != TM_Ok ||
+		(!r->dirty && ((head->flags & TS_V_INSERTED) || c->mode < LockTupleExclusive)))
+		return LOOK_DONE;
+	return LOOK_LOCK;
 }
 
 /*
- * One look at the row.  Returns true when *result is final.
- *
- * `seen` is what the snapshot sees, `settled` the newest version that is
- * committed or mine, `head` whatever is newest.
+ * The newest version that counts, `settled`, is committed.  Which version is to
+ * be returned, or what stands against the lock?
  */
+static Look
+look_at_committed(LockRequest *r, TsVersion *settled, TM_Result *result)
+{
+	TsChange   *c = &r->change;
+	bool		find_last = (r->flags & TUPLE_LOCK_FLAG_FIND_LAST_VERSION) != 0;
+	TsVersion  *seen = settled;
+
+	if (!c->newest && settled != c->pinned)
+		seen = ts_row_visible(ts_ref_row(c->ref), &c->view);
+	if (seen == NULL && find_last)
+		seen = settled;			/* whatever is there now */
+
+	if (seen == settled && (settled->flags & TS_V_DELETED) == 0)
+		r->shown = settled;
+	else if (seen != NULL && seen != settled && c->mode == LockTupleKeyShare &&
+			 key_unchanged_since(settled, seen))
+		r->shown = seen;
+	else if (find_last && (settled->flags & TS_V_DELETED) == 0)
+	{
+		r->shown = settled;
+		r->tmfd->traversed = true;
+	}
+	else
+	{
+		*result = ts_change_superseded(c, settled, r->tmfd);
+		return LOOK_DONE;
+	}
+	return LOOK_LOCK;
+}
+
+/*
+ * The row was changed; if the caller wants its last version and it has moved,
+ * go there.
+ */
+static Look
+follow_if_moved(LockRequest *r, TM_Result *result)
+{
+	ItemPointerData successor = r->tmfd->ctid;
+
+	if (*result != TM_Updated || (r->flags & TUPLE_LOCK_FLAG_FIND_LAST_VERSION) == 0)
+		return LOOK_DONE;
+	if (ItemPointerIndicatesMovedPartitions(&successor))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("tuple to be locked was already moved to another partition due to concurrent update")));
+	if (!follow(r, &successor))
+	{
+		*result = TM_Deleted;
+		return LOOK_DONE;
+	}
+	r->tmfd->traversed = true;
+	return LOOK_AGAIN;
+}
+
+/* One look at the row.  Returns true when *result is final. */
 static bool
 try_lock(LockRequest *r, TM_Result *result)
 {
 	TsChange   *c = &r->change;
-	TsRow	   *row = ts_ref_row(c->ref);
 	TsVersion  *head;
 	TsVersion  *settled;
-	TsVersion  *seen;
-	bool		key_share = c->mode == LockTupleKeyShare;
+	ItemPointerData successor;
+	Look		look;
 
-	ts_txn_lock_row_begin();
+	prepare_entry(r);
+	r->shown = NULL;
 	ts_epoch_enter();
-	head = ts_row_head(row);
+	head = ts_row_head(ts_ref_row(c->ref));
+	settled = ts_newest_settled(head);
 	if (head == NULL)
 	{
 		ts_epoch_leave();
+		fill_failure(r);
 		*result = TM_Deleted;
-		r->tmfd->ctid = c->tid;
-		r->tmfd->cmax = InvalidCommandId;
 		return true;
 	}
-	settled = newest_settled(head);
 	if (settled != head &&
-		!(key_share && settled != NULL && key_unchanged_since(head, settled)))
+		!(c->mode == LockTupleKeyShare && settled != NULL &&
+		  key_unchanged_since(head, settled)))
 	{
 		uint64		word = ts_version_creator(head);
 		uint16		tag = head->aux;
@@ -200,78 +319,49 @@ try_lock(LockRequest *r, TM_Result *result)
 	}
 
 	if (ts_is_mine(ts_version_creator(settled)))
+		look = look_at_mine(r, settled, result);
+	else
+		look = look_at_committed(r, settled, result);
+	if (look == LOOK_DONE)
 	{
-		r->shown = settled;
-		*result = ts_change_self(c, settled, r->tmfd);
-		if (*result != TM_Ok && c->newest)
-			*result = TM_Invisible;
-
-		/*
-		 * An update in place is as strong as NO KEY UPDATE by itself.  (After
-		 * ON CONFLICT, xmax shall tell that the row was there.)
-		 */
-		if (*result != TM_Ok ||
-			(!r->dirty && ((settled->flags & TS_V_INSERTED) || c->mode < LockTupleExclusive)))
+		ts_epoch_leave();
+		return follow_if_moved(r, result) == LOOK_DONE;
+	}
+	ItemPointerSetInvalid(&successor);
+	if (c->mode == LockTupleKeyShare && (head->flags & TS_V_MOVED))
+	{
+		successor = ts_version_moved(head)->successor;
+		if (!ItemPointerIsValid(&successor))
 		{
 			ts_epoch_leave();
+			fill_failure(r);
+			*result = TM_Deleted;
 			return true;
 		}
-		return acquire(r, head, result);
 	}
-
-	if (c->newest || settled == c->pinned)
-		seen = settled;
-	else
-		seen = ts_row_visible(row, &c->view);
-	if (seen == NULL && !(r->flags & TUPLE_LOCK_FLAG_FIND_LAST_VERSION))
-	{
-		/* not for this snapshot: it came, or went, otherwise */
-		*result = ts_change_superseded(c, settled, r->tmfd);
-		ts_epoch_leave();
-		return true;
-	}
-	if (seen == NULL || (seen->flags & TS_V_DELETED))
-		seen = settled;
-	if (seen != settled && key_share && key_unchanged_since(settled, seen))
-		r->shown = seen;
-	else if (seen == settled && (settled->flags & TS_V_DELETED) == 0)
-		r->shown = settled;
-	else if (!(r->flags & TUPLE_LOCK_FLAG_FIND_LAST_VERSION))
-	{
-		*result = ts_change_superseded(c, settled, r->tmfd);
-		ts_epoch_leave();
-		return true;
-	}
-	else if (settled->flags & TS_V_DELETED)
-	{
-		ItemPointerData successor = ts_version_moved(settled)->successor;
-		bool		moved = (settled->flags & TS_V_MOVED) != 0;
-
-		*result = ts_change_superseded(c, settled, r->tmfd);
-		ts_epoch_leave();
-		if (ItemPointerIndicatesMovedPartitions(&r->tmfd->ctid))
-			ereport(ERROR,
-					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("tuple to be locked was already moved to another partition due to concurrent update")));
-		if (!moved || !follow(r, &successor))
-			return true;
-		r->tmfd->traversed = true;
+	if (!acquire(r, head, result))
 		return false;
-	}
-	else
-	{
-		r->shown = settled;
-		r->tmfd->traversed = true;
-	}
-	if (key_share && (head->flags & TS_V_MOVED))
-	{
-		if (!acquire(r, head, result))
-			return false;
-		if (*result == TM_Ok)
-			*result = lock_successors(r, head);
-		return true;
-	}
-	return acquire(r, head, result);
+	if (*result == TM_Ok && ItemPointerIsValid(&successor))
+		*result = lock_successors(r, successor);
+	return true;
+}
+
+/* Put the version that was locked, or is in the way, into the slot. */
+static void
+show_version(LockRequest *r, TM_Result result, ItemPointer tid)
+{
+	if (r->shown == NULL || (r->shown->flags & TS_V_DELETED) ||
+		(result != TM_Ok && result != TM_Invisible && result != TM_SelfModified))
+		return;
+	/* a lock stronger than KEY SHARE, or its being mine, keeps it there */
+	ts_slot_store_row(r->slot, r->shown, r->change.ref, r->change.rel, false);
+
+	/*
+	 * The caller goes on with this version under its TID, which by itself
+	 * would mean what the snapshot sees of the row.
+	 */
+	if (result == TM_Ok && (r->dirty || r->tmfd->traversed))
+		ts_alias_of_version(r->change.ref, r->shown, tid);
 }
 
 TM_Result
@@ -301,23 +391,14 @@ ts_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *
 	while (!try_lock(&r, &result))
 		CHECK_FOR_INTERRUPTS();
 	ts_change_end(&r.change);
+	ts_txn_keep_loose(0);
 
 	if (result == TM_WouldBlock && wait_policy == LockWaitError)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("could not obtain lock on row in relation \"%s\"",
 						RelationGetRelationName(rel))));
-	if (r.shown != NULL && (result == TM_Ok || result == TM_Invisible || result == TM_SelfModified))
-	{
-		if ((r.shown->flags & TS_V_DELETED) == 0)
-			ts_slot_store_row(slot, r.shown, r.change.ref, rel, false);
-
-		/*
-		 * The caller goes on with this version under its TID, which by itself
-		 * would mean what the snapshot sees of the row.
-		 */
-		if (result == TM_Ok && (r.dirty || tmfd->traversed))
-			ts_alias_of_version(r.change.ref, r.shown, tid);
-	}
+	if (!r.stored)
+		show_version(&r, result, tid);
 	return result;
 }

@@ -22,8 +22,10 @@
 #include "miscadmin.h"
 #include "optimizer/plancat.h"
 #include "pgstat.h"
+#include "storage/ipc.h"
 #include "storage/smgr.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 #include "access/access.h"
@@ -36,6 +38,60 @@
 #define HEAP_ROW_OVERHEAD	(MAXALIGN(SizeofHeapTupleHeader) + sizeof(ItemIdData))
 #define HEAP_PAGE_BYTES		(BLCKSZ - SizeOfPageHeaderData)
 #define NEVER_VACUUMED_PAGES 10
+
+/*
+ * Temporary tables this session has made.  Core does not tell when their files
+ * go, so we look now and then: when another one is made, and at the end.
+ */
+static RelFileNode *temp_nodes = NULL;
+static int	ntemp_nodes = 0;
+static int	max_temp_nodes = 0;
+
+static void
+drop_all_temp(int code, Datum arg)
+{
+	for (int i = 0; i < ntemp_nodes; i++)
+		ts_table_drop(temp_nodes[i], BackendIdForTempRelations());
+	ntemp_nodes = 0;
+}
+
+static void
+drop_stale_temp(void)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < ntemp_nodes; i++)
+	{
+		SMgrRelation file = smgropen(temp_nodes[i], BackendIdForTempRelations());
+
+		if (smgrexists(file, MAIN_FORKNUM))
+			temp_nodes[kept++] = temp_nodes[i];
+		else
+		{
+			smgrclose(file);
+			ts_table_drop(temp_nodes[i], BackendIdForTempRelations());
+		}
+	}
+	ntemp_nodes = kept;
+}
+
+static void
+note_temp(const RelFileNode *node)
+{
+	if (temp_nodes == NULL)
+	{
+		max_temp_nodes = 16;
+		temp_nodes = MemoryContextAlloc(TopMemoryContext, max_temp_nodes * sizeof(RelFileNode));
+		on_shmem_exit(drop_all_temp, 0);
+	}
+	drop_stale_temp();
+	if (ntemp_nodes == max_temp_nodes)
+	{
+		max_temp_nodes *= 2;
+		temp_nodes = repalloc(temp_nodes, max_temp_nodes * sizeof(RelFileNode));
+	}
+	temp_nodes[ntemp_nodes++] = *node;
+}
 
 /*
  * A new relation file: always an empty main fork, which makes core's code that
@@ -59,6 +115,8 @@ ts_relation_set_new_filenode(Relation rel, const RelFileNode *newrnode, char per
 	}
 	smgrclose(srel);
 	ts_txn_attach();
+	if (persistence == RELPERSISTENCE_TEMP)
+		note_temp(newrnode);
 	(void) ts_table_create(*newrnode,
 						   persistence == RELPERSISTENCE_TEMP ? BackendIdForTempRelations() : InvalidBackendId);
 }
@@ -74,8 +132,9 @@ ts_relation_nontransactional_truncate(Relation rel)
 }
 
 /*
- * Copy a version.  Columns added since it was written get their values now:
- * core forgets the defaults for them when a table is rewritten.
+ * Copy a version; NULL if there is no memory.  Columns added since it was
+ * written get their values now: core forgets the defaults for them when a table
+ * is rewritten.
  */
 static TsVersion *
 copy_version(TupleDesc desc, TsVersion *source)
@@ -94,38 +153,54 @@ copy_version(TupleDesc desc, TsVersion *source)
 		expanded = minimal_expand_tuple(&tuple, desc);
 		size = TS_VERSION_HEADER + expanded->t_len;
 	}
-	copy = ts_alloc_or_error(size, TS_ALLOC_NORMAL);
-	memcpy(copy, source, expanded != NULL ? TS_VERSION_HEADER : size);
-	if (expanded != NULL)
+	copy = ts_alloc(size, TS_ALLOC_NORMAL);
+	if (copy != NULL)
 	{
-		memcpy(copy->body, expanded, expanded->t_len);
-		pfree(expanded);
+		memcpy(copy, source, expanded != NULL ? TS_VERSION_HEADER : size);
+		if (expanded != NULL)
+			memcpy(copy->body, expanded, expanded->t_len);
+		pg_atomic_write_u64(&copy->prev, 0);
 	}
-	pg_atomic_write_u64(&copy->prev, 0);
+	if (expanded != NULL)
+		pfree(expanded);
 	return copy;
 }
 
 /*
- * Copy a version chain of another table.  Only this transaction's versions can
- * be live in it, as the table is locked.  Raises 53200.
+ * Copy a version chain, in an epoch section: the table is locked, but garbage
+ * collection goes on.  False if there is no memory; *head then has part of it.
  */
-static TsVersion *
-copy_chain(TupleDesc desc, TsVersion *source)
+static bool
+copy_chain(TupleDesc desc, TsVersion *source, TsVersion **head)
 {
-	TsVersion  *head = NULL;
 	TsVersion  *last = NULL;
 
+	*head = NULL;
 	for (; source != NULL; source = ts_version_prev(source))
 	{
 		TsVersion  *copy = copy_version(desc, source);
 
+		if (copy == NULL)
+			return false;
 		if (last == NULL)
-			head = copy;
+			*head = copy;
 		else
 			pg_atomic_write_u64(&last->prev, (uint64) (uintptr_t) copy);
 		last = copy;
 	}
-	return head;
+	return true;
+}
+
+static void
+free_chain(TsVersion *version)
+{
+	while (version != NULL)
+	{
+		TsVersion  *prev = ts_version_prev(version);
+
+		ts_free(version, ts_version_size(version));
+		version = prev;
+	}
 }
 
 /*
@@ -138,18 +213,51 @@ adopt_own_versions(TsRowRef ref, TsVersion *version)
 	if (version == NULL || !ts_is_mine(ts_version_creator(version)))
 		return;
 	adopt_own_versions(ref, ts_version_prev(version));
-	ts_txn_reserve_writes(1);
 	ts_txn_add_write(ref, version, false);
 }
 
-static void
-copy_row(TupleDesc desc, TsRow *row, TsRowRef target)
+static int
+count_own_versions(TsVersion *version)
 {
-	TsVersion  *head = copy_chain(desc, ts_row_head(row));
-	TsVersion  *committed = head;
+	int			n = 0;
 
+	for (; version != NULL && ts_is_mine(ts_version_creator(version));
+		 version = ts_version_prev(version))
+		n++;
+	return n;
+}
+
+/*
+ * Copy a row.  With new_tids, where rows get other TIDs than they had, nothing
+ * is left that leads from a moved row to where it went.  Raises 53200.
+ */
+static void
+copy_row(TupleDesc desc, TsRow *row, TsRowRef target, bool new_tids)
+{
+	TsVersion  *head;
+	TsVersion  *committed;
+
+	for (int attempt = 0;; attempt++)
+	{
+		bool		done;
+
+		ts_epoch_enter();
+		done = copy_chain(desc, ts_row_head(row), &head);
+		ts_epoch_leave();
+		if (done)
+			break;
+		free_chain(head);
+		if (attempt > 0 || !ts_garbage_under_pressure())
+			ts_arena_out_of_memory(0);
+	}
+	if (head == NULL)
+		return;
+	if (new_tids && (head->flags & TS_V_MOVED))
+		ItemPointerSetInvalid(&ts_version_moved(head)->successor);
+	ts_txn_reserve_writes(count_own_versions(head));
 	pg_atomic_write_u64(ts_ref_row(target), (uint64) (uintptr_t) head);
 	adopt_own_versions(target, head);
+	committed = head;
 	while (committed != NULL && ts_is_mine(ts_version_creator(committed)))
 		committed = ts_version_prev(committed);
 	if (committed != NULL && (committed->flags & TS_V_DELETED) == 0)
@@ -218,9 +326,10 @@ ts_relation_copy_data(Relation rel, const RelFileNode *newrnode)
 			if (ts_row_word_version(word) == NULL)
 				pg_atomic_write_u64(&to->rows[i], TS_ROW_DEAD);
 			else
-				copy_row(RelationGetDescr(rel), &from->rows[i], target_ref);
+				copy_row(RelationGetDescr(rel), &from->rows[i], target_ref, false);
 		}
 		pg_atomic_write_u32(&to->nfree, TS_ROWS_PER_BLOCK - used);
+		pg_atomic_write_u32(&to->limit, TS_ROWS_PER_BLOCK);
 		ts_table_rows_freed(to, 0);
 	}
 	RelationDropStorage(rel);
@@ -241,20 +350,25 @@ rewrite_row(Rewrite *r, TsRowRef ref)
 {
 	TsVersion  *head;
 	TsRowRef	target;
+	bool		deleted;
+	bool		dead;
 
 	settle_row(r->old_table, ref);
+	ts_epoch_enter();
 	head = ts_row_head(ts_ref_row(ref));
-	if (head == NULL)
-		return;
-	if (ts_row_is_dead(ref, r->horizon))
+	deleted = head == NULL || (head->flags & TS_V_DELETED);
+	dead = head == NULL || ts_row_is_dead(ref, r->horizon);
+	ts_epoch_leave();
+	if (dead)
 	{
-		r->dropped += 1;
+		r->dropped += head != NULL;
 		return;
 	}
+	ts_txn_begin_write(false);
 	if (!ts_table_reserve_row(r->target, &target))
 		ts_arena_out_of_memory(sizeof(TsBlock));
-	copy_row(RelationGetDescr(r->old_table), ts_ref_row(ref), target);
-	if ((head->flags & TS_V_DELETED) == 0)
+	copy_row(RelationGetDescr(r->old_table), ts_ref_row(ref), target, true);
+	if (!deleted)
 		r->copied += 1;
 }
 
@@ -451,10 +565,19 @@ vacuum_indexes(Vacuum *v, BufferAccessStrategy strategy)
 void
 ts_relation_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy bstrategy)
 {
-	Vacuum		v = {.rel = rel,.table = ts_relation_table(rel)};
+	Vacuum		v = {.rel = rel};
 	int			elevel = (params->options & VACOPT_VERBOSE) ? INFO : DEBUG2;
 	BlockNumber nblocks;
 
+	if (ts_relation_is_lost(rel))
+	{
+		/* not a reason to leave the database's other tables alone */
+		ereport(WARNING,
+				(errmsg("skipping vacuum of \"%s\" --- its rows are not in memory",
+						RelationGetRelationName(rel))));
+		return;
+	}
+	v.table = ts_relation_table(rel);
 	pgstat_progress_start_command(PROGRESS_COMMAND_VACUUM, RelationGetRelid(rel));
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_SCAN_HEAP);
 	ereport(elevel,

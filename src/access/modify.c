@@ -18,6 +18,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "utils/datum.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
 #include "access/access.h"
@@ -110,6 +111,11 @@ ts_form_version(TupleDesc desc, TupleTableSlot *slot)
 	hoff = MAXALIGN(hoff);
 	data_size = heap_compute_data_size(desc, values, slot->tts_isnull);
 	len = hoff + data_size;
+	if (len > MaxAllocSize - TS_VERSION_HEADER)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("row is too big: size %zu, maximum size %zu", len,
+						(Size) MaxAllocSize - TS_VERSION_HEADER)));
 
 	version = ts_alloc_or_error(TS_VERSION_HEADER + len, TS_ALLOC_NORMAL);
 	tuple = ts_version_tuple(version);
@@ -160,12 +166,11 @@ insert_row(Relation rel, TupleTableSlot *slot, CommandId cid, uint16 flags)
 	ts_txn_begin_write(info->needs_xid);
 	ts_txn_reserve_writes(1);
 	version = ts_form_version(RelationGetDescr(rel), slot);
+	ts_txn_add_loose(version, TS_VERSION_HEADER + ts_version_tuple(version)->t_len);
 	init_version(version, NULL, cid, TS_V_INSERTED | flags);
 	if (unlikely(!ts_table_reserve_row(table, &ref)))
-	{
-		ts_free(version, ts_version_size(version));
 		ts_arena_out_of_memory(sizeof(TsBlock));
-	}
+	ts_txn_keep_loose(1);
 	store_new_row(ref, version);
 
 	ts_ref_tid(ref, &slot->tts_tid);
@@ -249,14 +254,18 @@ prune_after_change(TsRowRef ref, TsVersion *head)
 	(void) ts_row_prune(ref, ts_horizon(false));
 }
 
-/* What to do when a version could not be put onto the row; else continues. */
-static void
-handle_install_failure(TsChange *change, TsRowLockResult result, TsLockHolder blocker)
+/*
+ * A version could not be put onto the row.  True to try again, false if that
+ * would mean to wait against the caller's wish.
+ */
+static bool
+retry_install(TsChange *change, TsRowLockResult result, TsLockHolder blocker)
 {
 	if (result == TS_ROWLOCK_NO_MEMORY)
 		ts_arena_out_of_memory(0);
 	if (result == TS_ROWLOCK_CONFLICT)
-		(void) ts_change_wait(change, blocker.txn, blocker.tag);
+		return ts_change_wait(change, blocker.txn, blocker.tag);
+	return true;
 }
 
 TM_Result
@@ -299,7 +308,11 @@ ts_tuple_delete(Relation rel, ItemPointer tid, CommandId cid, Snapshot snapshot,
 			break;
 		}
 		ts_epoch_leave();
-		handle_install_failure(&change, installed, blocker);
+		if (!retry_install(&change, installed, blocker))
+		{
+			result = TM_WouldBlock;
+			break;
+		}
 	}
 	ts_change_end(&change);
 	ts_txn_keep_loose(result == TM_Ok ? 1 : 0);
@@ -437,7 +450,8 @@ run_update(Update *u, TupleTableSlot *slot, CommandId cid, TM_FailureData *tmfd)
 			return TM_Ok;
 		}
 		ts_epoch_leave();
-		handle_install_failure(&u->change, installed, blocker);
+		if (!retry_install(&u->change, installed, blocker))
+			return TM_WouldBlock;
 	}
 }
 
@@ -463,7 +477,7 @@ ts_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId 
 	u.change.policy = wait ? LockWaitBlock : LockWaitSkip;
 	u.version = ts_form_version(RelationGetDescr(rel), slot);
 
-	ts_txn_add_loose(u.version, ts_version_size(u.version));
+	ts_txn_add_loose(u.version, TS_VERSION_HEADER + ts_version_tuple(u.version)->t_len);
 	result = run_update(&u, slot, cid, tmfd);
 	ts_change_end(&u.change);
 	*lockmode = u.key_changed ? LockTupleExclusive : LockTupleNoKeyExclusive;

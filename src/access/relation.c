@@ -68,20 +68,35 @@ has_after_row_triggers(Relation rel)
 		 t->trig_update_new_table || t->trig_delete_old_table);
 }
 
+/* Were the relation's rows lost at a restart?  Then any access is an error. */
+bool
+ts_relation_is_lost(Relation rel)
+{
+	return ts_table_find(rel->rd_node, rel->rd_backend) == NULL &&
+		(rel->rd_rel->relpersistence != RELPERSISTENCE_UNLOGGED ||
+		 ts_started_after_shutdown());
+}
+
 /*
- * A relation file without a table in memory: the server was restarted.  What
- * was not to survive a crash begins empty; the rest is lost, and must not look
- * like an empty table.
+ * A relation file without a table in memory: the server was restarted.  After a
+ * crash, unlogged tables begin empty, as core has made their indexes; what else
+ * there was is lost, and must not look like an empty table.
  */
 static TsTable *
 missing_table(Relation rel)
 {
-	if (rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED)
-		return ts_table_create(rel->rd_node, rel->rd_backend);
+	if (!ts_relation_is_lost(rel))
+	{
+		TsTable    *table = ts_table_create(rel->rd_node, rel->rd_backend);
+
+		/* the indexes are there, and will not be built in our sight */
+		pg_atomic_write_u32(&table->indexed, 2);
+		return table;
+	}
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("rows of tsengine table \"%s\" are not in memory", RelationGetRelationName(rel)),
-			 errdetail("The server was restarted, and durable storage of tsengine tables is not implemented yet."),
+			 errdetail("Durable storage of tsengine tables is not implemented yet: their rows are lost when the server restarts, and are not copied with a database or to a standby."),
 			 errhint("TRUNCATE the table to use it again, or DROP it.")));
 	return NULL;
 }

@@ -168,13 +168,16 @@ static void
 collect_visible(TsScan *scan, TsBlock *block)
 {
 	int			n = 0;
+	uint32		limit = pg_atomic_read_u32(&block->limit);
 
+	/* rows that the snapshot sees were stored before it was taken */
+	pg_read_barrier();
 	ts_epoch_enter();
-	for (uint32 i = 0; i < TS_ROWS_PER_BLOCK; i++)
+	for (uint32 i = 0; i < limit; i++)
 	{
 		TsVersion  *v;
 
-		if (i + PREFETCH_DISTANCE < TS_ROWS_PER_BLOCK)
+		if (i + PREFETCH_DISTANCE < limit)
 			__builtin_prefetch(ts_row_head(&block->rows[i + PREFETCH_DISTANCE]));
 		v = ts_row_visible(&block->rows[i], &scan->view);
 		if (v != NULL)
@@ -318,6 +321,7 @@ ts_scan_getnextslot(TableScanDesc sscan, ScanDirection direction, TupleTableSlot
 	bool		backward = ScanDirectionIsBackward(direction);
 	int			step = backward ? -1 : 1;
 
+	ts_forget_fetched_dirty();
 	if (ScanDirectionIsNoMovement(direction))
 		return false;
 	for (;;)
@@ -429,6 +433,7 @@ ts_scan_bitmap_next_tuple(TableScanDesc sscan, TBMIterateResult *tbmres, TupleTa
 {
 	TsScan	   *scan = (TsScan *) sscan;
 
+	ts_forget_fetched_dirty();
 	if (++scan->position >= scan->nvisible)
 		return false;
 	store_visible(scan, slot);
@@ -510,17 +515,6 @@ ts_scan_analyze_next_block(TableScanDesc sscan, BlockNumber blockno,
 	return scan->block != NULL;
 }
 
-/* The row ANALYZE counts: newest version that is committed or mine. */
-static TsVersion *
-version_to_sample(TsRow *row)
-{
-	TsVersion  *v = ts_row_head(row);
-
-	while (v != NULL && ts_version_status(v) == TS_CREATOR_RUNNING)
-		v = ts_version_prev(v);
-	return v;
-}
-
 bool
 ts_scan_analyze_next_tuple(TableScanDesc sscan, TransactionId OldestXmin,
 						   double *liverows, double *deadrows, TupleTableSlot *slot)
@@ -534,7 +528,7 @@ ts_scan_analyze_next_tuple(TableScanDesc sscan, TransactionId OldestXmin,
 		TsVersion  *v;
 
 		ts_epoch_enter();
-		v = version_to_sample(ts_ref_row(ref));
+		v = ts_newest_settled(ts_row_head(ts_ref_row(ref)));
 		live = v != NULL && (v->flags & TS_V_DELETED) == 0;
 		if (live)
 			ts_slot_store_row(slot, v, ref, sscan->rs_rd, true);

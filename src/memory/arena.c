@@ -75,6 +75,10 @@ static LWLockPadded *locks;		/* [0] pages, [1 + class] spans of a class */
 #define page_lock			(&locks[0].lock)
 #define class_lock(c)		(&locks[1 + (c)].lock)
 
+#ifdef TSENGINE_TEST
+uint64		ts_lwlock_count = 0;
+#endif
+
 TsProcess  *ts_my_process = NULL;
 TsProcess  *ts_processes = NULL;
 int			ts_num_processes = 0;

@@ -167,6 +167,23 @@ ts_reclaim(void)
 	}
 }
 
+/* The epoch now, for ts_epoch_passed(): a full barrier comes before. */
+uint64
+ts_epoch_now(void)
+{
+	pg_memory_barrier();
+	return pg_atomic_read_u64(&ts_epoch_shared->global);
+}
+
+/* Has every process that was inside an epoch section at `epoch` left it? */
+bool
+ts_epoch_passed(uint64 epoch)
+{
+	for (int i = 0; i < 2 && pg_atomic_read_u64(&ts_epoch_shared->global) < epoch + 2; i++)
+		try_advance();
+	return pg_atomic_read_u64(&ts_epoch_shared->global) >= epoch + 2;
+}
+
 /*
  * Wait until every process that is inside an epoch section now has left it:
  * what was stored before the call is then seen by all.  Call it outside of one.
@@ -174,14 +191,11 @@ ts_reclaim(void)
 void
 ts_epoch_wait_grace(void)
 {
-	uint64		target = pg_atomic_read_u64(&ts_epoch_shared->global) + 2;
+	uint64		epoch = ts_epoch_now();
 
 	Assert(ts_epoch_depth == 0);
-	for (;;)
+	while (!ts_epoch_passed(epoch))
 	{
-		try_advance();
-		if (pg_atomic_read_u64(&ts_epoch_shared->global) >= target)
-			return;
 		CHECK_FOR_INTERRUPTS();
 		pg_usleep(20);
 	}
@@ -239,6 +253,8 @@ ts_retire(void *ptr, Size size)
 	bag->items[bag->count].ptr = ptr;
 	bag->items[bag->count].size = size;
 	bag->count++;
+	/* what unlinked the object is visible before the epoch is read */
+	pg_memory_barrier();
 	bag->epoch = pg_atomic_read_u64(&ts_epoch_shared->global);
 	my->retired_bytes += size;
 }

@@ -56,6 +56,8 @@ ts_epoch_leave(void)
 extern void ts_epoch_reset(void);
 extern void ts_retire(void *ptr, Size size);
 extern void ts_reclaim(void);
+extern uint64 ts_epoch_now(void);
+extern bool ts_epoch_passed(uint64 epoch);
 extern void ts_epoch_wait_grace(void);
 extern uint64 ts_epoch_retired_bytes(void);
 extern void ts_epoch_exit_process(void);

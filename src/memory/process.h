@@ -9,6 +9,7 @@
 #define TS_PROCESS_H
 
 #include "memory/arena.h"
+#include "memory/testing.h"
 
 /* A list of free objects of one size class that this process alone uses. */
 typedef struct TsMagazine

@@ -34,6 +34,8 @@
 
 #define CHUNK_ROWS			41
 #define WORKER_DELAY_MS		50
+#define BLOCKED_RETRY_ROUNDS	20	/* try blocked rows again at least so often */
+#define FILLING_MAX_BYTES	(64 * 1024) /* hand a chunk over early */
 
 typedef struct Chunk
 {
@@ -63,6 +65,7 @@ typedef struct GarbageShared
 static GarbageShared *shared;
 static LWLock *lock;
 static Chunk *filling = NULL;	/* this process's chunk */
+static Size filling_bytes = 0;	/* about what its rows hold */
 
 void
 ts_garbage_request(void)
@@ -292,10 +295,12 @@ ts_garbage_add(TsRowRef ref, uint64 count)
 		return;
 	}
 	chunk_add(filling, ref, count);
-	if (filling->nrows == CHUNK_ROWS)
+	filling_bytes += ts_version_size(ts_row_head(row));
+	if (filling->nrows == CHUNK_ROWS || filling_bytes > FILLING_MAX_BYTES)
 	{
 		push_chunk(filling);
 		filling = NULL;
+		filling_bytes = 0;
 	}
 }
 
@@ -318,10 +323,11 @@ process_chunk(Chunk *chunk, Chunk *left, const TsHorizon *horizon)
 		ref.index = chunk->rows[i].index;
 		if (ref.block == NULL)
 			continue;
-		if (ts_row_prune(ref, horizon))
+		/* first: whoever leaves new garbage from now on queues the row anew */
+		pg_atomic_fetch_and_u64(ts_ref_row(ref), ~TS_ROW_QUEUED);
+		if (ts_row_prune(ref, horizon) &&
+			!(pg_atomic_fetch_or_u64(ts_ref_row(ref), TS_ROW_QUEUED) & TS_ROW_QUEUED))
 			left->rows[left->nrows++] = chunk->rows[i];
-		else
-			pg_atomic_fetch_and_u64(ts_ref_row(ref), ~TS_ROW_QUEUED);
 	}
 	ts_epoch_leave();
 }
@@ -450,6 +456,7 @@ void
 ts_garbage_worker_main(Datum arg)
 {
 	uint64		last_blocked_horizon = 0;
+	int			rounds = 0;
 
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
@@ -465,8 +472,11 @@ ts_garbage_worker_main(Datum arg)
 			;
 		horizon = ts_horizon(true);
 		oldest = horizon->nheld > 0 ? Min(horizon->held[0], horizon->all_before) : horizon->all_before;
-		if (oldest != last_blocked_horizon)
+		if (oldest != last_blocked_horizon || ++rounds >= BLOCKED_RETRY_ROUNDS)
+		{
 			requeue_blocked();	/* some snapshot has gone */
+			rounds = 0;
+		}
 		last_blocked_horizon = oldest;
 		done = ts_garbage_collect(256);
 		ts_reclaim();

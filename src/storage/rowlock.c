@@ -119,6 +119,7 @@ unlock_partitions(TsRow *a, TsRow *b)
 	LWLockRelease(first);
 }
 
+/* With the partition lock: a lock of another transaction in the way of `mode`. */
 static RowLock *
 find_conflict(TsRow *row, LockTupleMode mode, uint64 txn)
 {
@@ -137,6 +138,17 @@ has_entry(TsRow *row)
 	return false;
 }
 
+/* With the partition lock: does the transaction hold as strong a lock? */
+static bool
+holds_entry(TsRow *row, uint64 txn, LockTupleMode mode)
+{
+	for (RowLock *e = buckets[bucket_number(row)]; e != NULL; e = e->next)
+		if (e->row == row && e->holder.txn == txn && e->mode >= mode)
+			return true;
+	return false;
+}
+
+/* With the partition lock held exclusively, as for all changes of a bucket. */
 static void
 push_entry(RowLock *entry, TsRow *row, TsLockHolder holder, uint8 mode)
 {
@@ -166,23 +178,22 @@ set_locked_flag(TsRow *row, TsVersion *head)
 
 /*
  * Lock a row for `holder`, provided that its newest version is `head`, whose
- * compatibility with the lock the caller has checked.  A lock the holder's
- * transaction has already is kept beside the new one, so that a rolled back
- * savepoint takes back only its own.
+ * compatibility with the lock the caller has checked.  A weaker lock that the
+ * holder's transaction has already is kept beside the new one, so that a rolled
+ * back savepoint takes back only its own; if it has one as strong (it belongs
+ * to this or an outer level), HELD is the answer.
  *
+ * `memory` comes from ts_rowlock_alloc() and is used up if the result is OK.
  * Call it inside an epoch section.  Raises no error.
  */
 TsRowLockResult
 ts_rowlock_acquire(TsRowRef ref, TsVersion *head, LockTupleMode mode,
-				   TsLockHolder holder, TsLockHolder *blocker)
+				   TsLockHolder holder, void *memory, TsLockHolder *blocker)
 {
 	TsRow	   *row = ts_ref_row(ref);
-	RowLock    *entry = ts_alloc(sizeof(RowLock), TS_ALLOC_NORMAL);
 	RowLock    *rival;
 	TsRowLockResult result = TS_ROWLOCK_OK;
 
-	if (entry == NULL)
-		return TS_ROWLOCK_NO_MEMORY;
 	LWLockAcquire(partition_lock(row), LW_EXCLUSIVE);
 	rival = find_conflict(row, mode, holder.txn);
 	if (rival != NULL)
@@ -192,12 +203,20 @@ ts_rowlock_acquire(TsRowRef ref, TsVersion *head, LockTupleMode mode,
 	}
 	else if (!set_locked_flag(row, head))
 		result = TS_ROWLOCK_CHANGED;
+	else if (holds_entry(row, holder.txn, mode))
+		result = TS_ROWLOCK_HELD;
 	else
-		push_entry(entry, row, holder, (uint8) mode);
+		push_entry(memory, row, holder, (uint8) mode);
 	LWLockRelease(partition_lock(row));
-	if (result != TS_ROWLOCK_OK)
-		ts_free(entry, sizeof(RowLock));
 	return result;
+}
+
+/* Memory for ts_rowlock_acquire(), and its size.  Raises 53200. */
+void *
+ts_rowlock_alloc(Size *size)
+{
+	*size = sizeof(RowLock);
+	return ts_alloc_or_error(*size, TS_ALLOC_NORMAL);
 }
 
 static void
@@ -272,13 +291,12 @@ bool
 ts_rowlock_holds(TsRowRef ref, uint64 txn, LockTupleMode mode)
 {
 	TsRow	   *row = ts_ref_row(ref);
-	bool		holds = false;
+	bool		holds;
 
 	if (txn == 0 || (pg_atomic_read_u64(row) & TS_ROW_LOCKED) == 0)
 		return false;
 	LWLockAcquire(partition_lock(row), LW_SHARED);
-	for (RowLock *e = buckets[bucket_number(row)]; e != NULL && !holds; e = e->next)
-		holds = e->row == row && e->holder.txn == txn && e->mode >= mode;
+	holds = holds_entry(row, txn, mode);
 	LWLockRelease(partition_lock(row));
 	return holds;
 }
@@ -313,6 +331,7 @@ carry_entries(TsRowRef from, TsRowRef to)
 	return true;
 }
 
+/* Put `version` onto the row if its newest one still is `head`. */
 static bool
 exchange_head(TsRow *row, TsVersion *head, TsVersion *version)
 {

@@ -30,6 +30,7 @@ typedef struct TsLockHolder
 typedef enum TsRowLockResult
 {
 	TS_ROWLOCK_OK,
+	TS_ROWLOCK_HELD,			/* nothing to do: held already */
 	TS_ROWLOCK_CHANGED,			/* the row's head is not what was expected */
 	TS_ROWLOCK_CONFLICT,		/* *blocker tells who is in the way */
 	TS_ROWLOCK_NO_MEMORY
@@ -40,7 +41,8 @@ extern void ts_rowlock_startup(void);
 
 extern TsRowLockResult ts_rowlock_acquire(TsRowRef ref, TsVersion *head,
 										  LockTupleMode mode, TsLockHolder holder,
-										  TsLockHolder *blocker);
+										  void *memory, TsLockHolder *blocker);
+extern void *ts_rowlock_alloc(Size *size);
 extern TsRowLockResult ts_rowlock_install(TsRowRef ref, TsVersion *head,
 										  TsVersion *version, LockTupleMode mode,
 										  uint64 txn, TsRowRef *moved_to,

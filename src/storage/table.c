@@ -15,6 +15,8 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
@@ -30,6 +32,7 @@
 typedef struct Directory
 {
 	int			tranche;
+	bool		after_shutdown;	/* constant */
 	TsTable    *unused;			/* structs for reuse, linked by hash_next */
 	TsTable    *dropped;		/* tables whose memory is to be freed */
 	TsTable    *buckets[DIRECTORY_BUCKETS];
@@ -46,6 +49,8 @@ typedef struct OwnBlock
 	struct OwnBlock *next_uncounted;
 } OwnBlock;
 
+void		(*ts_table_before_free_hook) (void) = NULL;
+
 static Directory *directory;
 static LWLock *directory_lock;
 static HTAB *own_blocks = NULL;
@@ -59,6 +64,28 @@ ts_table_request(void)
 	RequestNamedLWLockTranche("TsengineDirectory", 1);
 }
 
+/*
+ * Was the server shut down in an orderly way before it started?  Core has then
+ * left unlogged relations, indexes among them, as they were.
+ */
+bool
+ts_started_after_shutdown(void)
+{
+	return directory->after_shutdown;
+}
+
+static bool
+was_shut_down(void)
+{
+	bool		crc_ok;
+	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
+	bool		result = control->state == DB_SHUTDOWNED ||
+		control->state == DB_SHUTDOWNED_IN_RECOVERY;
+
+	pfree(control);
+	return result;
+}
+
 void
 ts_table_startup(void)
 {
@@ -70,6 +97,7 @@ ts_table_startup(void)
 	{
 		memset(directory, 0, sizeof(Directory));
 		directory->tranche = LWLockNewTrancheId();
+		directory->after_shutdown = was_shut_down();
 	}
 	LWLockRegisterTranche(directory->tranche, "TsengineTable");
 }
@@ -129,7 +157,7 @@ table_struct_get(void)
 }
 
 /*
- * Make a table for a relation file.  Raises 53200 when the arena is full.
+ * Make a table for a relation file, or return the one there is.  Raises 53200 when the arena is full.
  * Undone by ts_table_drop(), which follows the file's life.
  */
 TsTable *
@@ -137,15 +165,27 @@ ts_table_create(RelFileNode rnode, BackendId backend)
 {
 	TsTable    *table = table_struct_get();
 	TsTable   **bucket = bucket_of(rnode);
+	TsTable    *other;
 
 	table->rnode = rnode;
 	table->backend = backend;
 	pg_atomic_write_u32(&table->indexed, 0);
 	table_reset(table);
-	pg_atomic_fetch_add_u64(&table->generation, 1);
 	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
-	table->hash_next = *bucket;
-	*bucket = table;
+	other = bucket_find(rnode, backend);
+	if (other == NULL)
+	{
+		pg_atomic_fetch_add_u64(&table->generation, 1);
+		table->hash_next = *bucket;
+		*bucket = table;
+	}
+	else
+	{
+		/* an unlogged table that two sessions found missing at once */
+		table->hash_next = directory->unused;
+		directory->unused = table;
+		table = other;
+	}
 	LWLockRelease(directory_lock);
 	return table;
 }
@@ -170,6 +210,7 @@ unlink_table(TsTable **link)
 
 	*link = table->hash_next;
 	pg_atomic_fetch_add_u64(&table->generation, 1);
+	table->drop_epoch = ts_epoch_now();
 	table->drop_next = directory->dropped;
 	directory->dropped = table;
 }
@@ -229,8 +270,11 @@ ts_table_empty(TsTable *table)
 	pg_atomic_write_u32(&remains->nblocks, pg_atomic_read_u32(&table->nblocks));
 	pg_atomic_fetch_add_u64(&remains->generation, 2);
 	pg_atomic_fetch_add_u64(&table->generation, 2);
+	/* collectors that still take the old rows for the table's finish first */
+	ts_epoch_wait_grace();
 	table_reset(table);
 	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
+	remains->drop_epoch = 0;
 	remains->drop_next = directory->dropped;
 	directory->dropped = remains;
 	LWLockRelease(directory_lock);
@@ -263,8 +307,15 @@ ts_table_free_dropped(void)
 	TsTable    *table;
 	BlockNumber nblocks;
 
+	if (directory->dropped == NULL) /* unlocked look: a hint only */
+		return false;
+	if (ts_table_before_free_hook != NULL)
+		ts_table_before_free_hook();
 	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
 	table = directory->dropped;
+	/* collectors that have seen the old generation finish first */
+	if (table != NULL && !ts_epoch_passed(table->drop_epoch))
+		table = NULL;
 	if (table != NULL)
 		directory->dropped = table->drop_next;
 	LWLockRelease(directory_lock);
@@ -313,6 +364,7 @@ append_block(TsTable *table, TsBlock *block, void **segment)
 	block->table = table;
 	block->blkno = blkno;
 	pg_atomic_init_u32(&block->nfree, TS_ROWS_PER_BLOCK);
+	pg_atomic_init_u32(&block->limit, 0);
 	block->owned = true;
 	block->listed = false;
 	block->next_free = NULL;
@@ -414,15 +466,19 @@ release_own(OwnBlock *own)
 	if (block == NULL)
 		return;
 	own->block = NULL;
-	if (pg_atomic_read_u64(&own->table->generation) != own->generation)
-		return;					/* the block went with its table */
-	LWLockAcquire(&own->table->lock, LW_EXCLUSIVE);
-	block->owned = false;
-	/* pairs with the atomic add in ts_table_rows_freed: one of us sees it */
-	pg_memory_barrier();
-	if (pg_atomic_read_u32(&block->nfree) >= TS_BLOCK_REUSE_MIN)
-		list_block(block);
-	LWLockRelease(&own->table->lock);
+	/* inside the epoch the block stays, if its table was there */
+	ts_epoch_enter();
+	if (pg_atomic_read_u64(&own->table->generation) == own->generation)
+	{
+		LWLockAcquire(&own->table->lock, LW_EXCLUSIVE);
+		block->owned = false;
+		/* pairs with the atomic add in ts_table_rows_freed: one of us sees it */
+		pg_memory_barrier();
+		if (pg_atomic_read_u32(&block->nfree) >= TS_BLOCK_REUSE_MIN)
+			list_block(block);
+		LWLockRelease(&own->table->lock);
+	}
+	ts_epoch_leave();
 }
 
 /* The transaction has ended: its inserts are in the tables' counts, or undone. */
@@ -500,6 +556,8 @@ ts_table_reserve_row(TsTable *table, TsRowRef *ref)
 			{
 				ref->block = block;
 				ref->index = own->next++;
+				if (pg_atomic_read_u32(&block->limit) < own->next)
+					pg_atomic_write_u32(&block->limit, own->next);
 				if (own->inserted++ == 0)
 				{
 					own->next_uncounted = uncounted;

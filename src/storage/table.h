@@ -35,6 +35,12 @@ typedef struct TsBlock
 	BlockNumber blkno;
 	pg_atomic_uint32 nfree;		/* slots in state TS_ROW_FREE */
 
+	/*
+	 * Slots from here on have never held a row.  Only grows; written by who
+	 * inserts, before (full barrier) the row is stored.
+	 */
+	pg_atomic_uint32 limit;
+
 	/* under the table's lock */
 	bool		owned;			/* one process inserts here */
 	bool		listed;			/* in the table's list of blocks with room */
@@ -57,7 +63,10 @@ struct TsTable
 	 */
 	pg_atomic_uint64 generation;
 
-	/* entries in indexes that only VACUUM cleans may lead to dead rows */
+	/*
+	 * Not 0: entries in indexes that only VACUUM cleans may lead to dead rows.
+	 * 1 while processes may still act on the 0 they saw, then 2 (build.c).
+	 */
 	pg_atomic_uint32 indexed;
 
 	/*
@@ -71,6 +80,7 @@ struct TsTable
 	LWLock		lock;			/* extension, list of blocks with room */
 	TsBlock    *free_head;
 	TsTable    *drop_next;		/* in the list of tables to be freed */
+	uint64		drop_epoch;		/* epoch at which it was put there */
 
 	/* rows seen by the last VACUUM, for estimates; 0: none yet */
 	pg_atomic_uint64 rows_at_vacuum;
@@ -135,8 +145,12 @@ ts_table_nblocks(TsTable *table)
 	return pg_atomic_read_u32(&table->nblocks);
 }
 
+/* runs before the memory of dropped tables is freed: see prepared.c */
+extern void (*ts_table_before_free_hook) (void);
+
 extern void ts_table_request(void);
 extern void ts_table_startup(void);
+extern bool ts_started_after_shutdown(void);
 
 extern TsTable *ts_table_create(RelFileNode rnode, BackendId backend);
 extern TsTable *ts_table_find(RelFileNode rnode, BackendId backend);

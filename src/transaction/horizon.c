@@ -106,7 +106,7 @@ is_quiet(PGPROC *proc, TsTxnProcess *published)
 {
 	uint32		wait = *(volatile uint32 *) &proc->wait_event_info;
 
-	return wait == WAIT_EVENT_CLIENT_READ || wait == WAIT_EVENT_PG_SLEEP ||
+	return wait == WAIT_EVENT_CLIENT_READ ||
 		pg_atomic_read_u32(&published->quiet) != 0;
 }
 
@@ -144,8 +144,7 @@ add_process(TsHorizon *h, int procno, uint64 count)
 		if (!quiet)
 			h->all_before = Min(h->all_before, base);
 	}
-	else if ((proc->statusFlags & (PROC_IN_VACUUM | PROC_IN_SAFE_IC)) == 0 &&
-			 !(proc->statusFlags & PROC_AFFECTS_ALL_HORIZONS))
+	else if ((proc->statusFlags & (PROC_IN_VACUUM | PROC_AFFECTS_ALL_HORIZONS)) == 0)
 		h->all_before = Min(h->all_before, seen->count);
 }
 

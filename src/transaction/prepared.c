@@ -29,6 +29,12 @@ void
 ts_prepared_startup(void)
 {
 	finish_lock = &GetNamedLWLockTranche("TsengineTransaction")[1].lock;
+
+	/*
+	 * COMMIT PREPARED releases the locks on relations before its session comes
+	 * to finish in memory: a table may be dropped in between.
+	 */
+	ts_table_before_free_hook = ts_prepared_finish_all;
 }
 
 /*

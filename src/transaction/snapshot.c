@@ -62,6 +62,7 @@ static Hold *holds = NULL;
 static int	nholds = 0;
 static int	max_holds = 0;
 static bool xact_stamped = false;
+static bool import_unknown = false;	/* an imported snapshot without a count */
 static TimestampTz last_message = 0;
 static uint32 nexported = 0;
 
@@ -115,39 +116,56 @@ same_contents(Snapshot a, Snapshot b)
 		a->takenDuringRecovery == b->takenDuringRecovery;
 }
 
+static bool
+is_held(uint64 count)
+{
+	for (int i = 0; i < nholds; i++)
+		if (holds[i].count == count)
+			return true;
+	return false;
+}
+
+/*
+ * Bring what is published into line with holds[].  A count stays in its place
+ * while it is held, and what is new is stored before anything is taken away: so
+ * whoever reads the places one after the other misses nothing.
+ */
 static void
 publish_holds(void)
 {
-	uint64		distinct[MAX_PUBLISHED] = {0};
+	TsTxnProcess *my = ts_my_txn_process;
 	uint64		overflow = 0;
-	int			n = 0;
 
 	for (int i = 0; i < nholds; i++)
 	{
 		uint64		count = holds[i].count;
-		int			j = 0;
+		int			place = -1;
 
-		while (j < n && distinct[j] != count)
-			j++;
-		if (j < n)
-			continue;
-		if (n < MAX_PUBLISHED)
-			distinct[n++] = count;
-		else if (overflow == 0 || count < overflow)
-			overflow = count;
+		for (int j = 0; j < MAX_PUBLISHED; j++)
+		{
+			uint64		published = pg_atomic_read_u64(&my->held[j]);
+
+			if (published == count)
+			{
+				place = j;
+				break;
+			}
+			if (published == 0 && place < 0)
+				place = j;
+		}
+		if (place < 0)
+			overflow = overflow == 0 ? count : Min(overflow, count);
+		else if (pg_atomic_read_u64(&my->held[place]) == 0)
+			pg_atomic_write_u64(&my->held[place], count);
 	}
-	/* additions first: a count never disappears while it is held */
-	if (pg_atomic_read_u64(&ts_my_txn_process->held_min) == 0 || overflow == 0 ||
-		overflow < pg_atomic_read_u64(&ts_my_txn_process->held_min))
-	{
-		if (overflow != 0)
-			pg_atomic_write_u64(&ts_my_txn_process->held_min, overflow);
-	}
-	for (int i = 0; i < MAX_PUBLISHED; i++)
-		if (pg_atomic_read_u64(&ts_my_txn_process->held[i]) != distinct[i])
-			pg_atomic_write_u64(&ts_my_txn_process->held[i], distinct[i]);
-	if (pg_atomic_read_u64(&ts_my_txn_process->held_min) != overflow)
-		pg_atomic_write_u64(&ts_my_txn_process->held_min, overflow);
+	if (overflow != 0)
+		pg_atomic_write_u64(&my->held_min, overflow);
+	pg_write_barrier();
+	for (int j = 0; j < MAX_PUBLISHED; j++)
+		if (pg_atomic_read_u64(&my->held[j]) != 0 && !is_held(pg_atomic_read_u64(&my->held[j])))
+			pg_atomic_write_u64(&my->held[j], 0);
+	if (overflow == 0 && pg_atomic_read_u64(&my->held_min) != 0)
+		pg_atomic_write_u64(&my->held_min, 0);
 }
 
 static void
@@ -224,6 +242,8 @@ stamp_transaction_snapshot(void)
 	{
 		uint64		count = stamp_of(snapshot);
 
+		if (count == 0 && import_unknown)
+			count_missing(snapshot);
 		if (count == 0)
 			count = count_of_static(learned->current, snapshot);
 		if (count == 0)
@@ -366,7 +386,7 @@ ts_snapshot_hold_active(const void *owner)
 		GetActiveSnapshot()->snapshot_type != SNAPSHOT_MVCC)
 		return false;
 	count = snapshot_count_if_known(GetActiveSnapshot());
-	if (count != 0 && owner != NULL)
+	if (count != 0)
 		add_hold(owner, count);
 	return count != 0;
 }
@@ -415,10 +435,39 @@ ts_snapshot_abort_level(int nest_level)
 	publish_holds();
 }
 
+/* A savepoint is released: what it held goes on at the level above. */
+void
+ts_snapshot_merge_level(int nest_level)
+{
+	for (int i = 0; i < nholds; i++)
+		holds[i].nest_level = Min(holds[i].nest_level, nest_level - 1);
+}
+
+/*
+ * Around a wait in this library: while it lasts, this process uses no snapshots
+ * but those it holds.
+ */
+void
+ts_snapshot_begin_wait(const void *owner)
+{
+	(void) ts_snapshot_hold_active(owner);
+	pg_write_barrier();
+	pg_atomic_write_u32(&ts_my_txn_process->quiet, 1);
+}
+
+void
+ts_snapshot_end_wait(const void *owner)
+{
+	pg_atomic_write_u32(&ts_my_txn_process->quiet, 0);
+	pg_memory_barrier();
+	ts_snapshot_unhold(owner);
+}
+
 void
 ts_snapshot_end_transaction(void)
 {
 	xact_stamped = false;
+	import_unknown = false;
 	nexported = 0;
 	if (ts_my_txn_process == NULL)
 		return;
@@ -470,7 +519,7 @@ ts_snapshot_note_exports(Snapshot snapshot)
 
 /*
  * SET TRANSACTION SNAPSHOT has taken over the snapshot `id`: give it the count
- * the exporter has for it.  Raises an error if that is not known.
+ * the exporter has for it.  Raises an error if the exporter has ended.
  */
 void
 ts_snapshot_import(const char *id)
@@ -478,7 +527,7 @@ ts_snapshot_import(const char *id)
 	unsigned int backend;
 	unsigned int lxid;
 	unsigned int number;
-	PGPROC	   *proc;
+	PGPROC	   *proc = NULL;
 	TsTxnProcess *exporter;
 	uint64		count = 0;
 
@@ -491,9 +540,21 @@ ts_snapshot_import(const char *id)
 			count = pg_atomic_read_u64(&exporter->exported[number % 8]);
 	}
 	if (count == 0)
-		count_missing(GetTransactionSnapshot());
+	{
+		/* exported in a way we have not seen: an error if it comes to matter */
+		import_unknown = true;
+		return;
+	}
 	set_stamp(GetTransactionSnapshot(), count);
 	xact_stamped = true;
 	add_hold(&xact_stamped, count);
 	move_base(count);
+
+	/* what the snapshot needs was kept by the exporter: is it still there? */
+	pg_memory_barrier();
+	if (ts_proc_lxid(proc) != lxid)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("could not import the requested snapshot"),
+				 errdetail("The source transaction is not running anymore.")));
 }

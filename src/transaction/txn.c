@@ -267,17 +267,6 @@ reset_descriptor(TsTxn *txn)
 	pg_atomic_write_u32(&txn->xid, InvalidTransactionId);
 }
 
-static void
-lock_tag(LOCKTAG *tag, uint64 live_word, uint16 number)
-{
-	tag->locktag_field1 = 0;
-	tag->locktag_field2 = (uint32) ts_live_slot(live_word);
-	tag->locktag_field3 = (uint32) ts_live_seq(live_word);
-	tag->locktag_field4 = number;
-	tag->locktag_type = LOCKTAG_USERLOCK;
-	tag->locktag_lockmethodid = DEFAULT_LOCKMETHOD;
-}
-
 /* Acquire or release with the lock owned by the (sub)transaction. */
 static void
 own_tag_lock(uint16 number, bool acquire)
@@ -285,7 +274,7 @@ own_tag_lock(uint16 number, bool acquire)
 	ResourceOwner save = CurrentResourceOwner;
 	LOCKTAG		tag;
 
-	lock_tag(&tag, ts_my_live_word, number);
+	ts_txn_lock_tag(&tag, ts_my_live_word, number);
 	CurrentResourceOwner = CurTransactionResourceOwner;
 	if (acquire)
 		(void) LockAcquire(&tag, ExclusiveLock, false, false);
@@ -294,6 +283,17 @@ own_tag_lock(uint16 number, bool acquire)
 	CurrentResourceOwner = save;
 }
 
+/* After 65,535 savepoints the numbers come round again. */
+static bool
+tag_in_use(uint16 number)
+{
+	for (int i = 0; i < nlevels; i++)
+		if (levels[i].tag == number)
+			return true;
+	return false;
+}
+
+/* First write or row lock of the transaction or savepoint. */
 static void
 begin_level(void)
 {
@@ -312,9 +312,9 @@ begin_level(void)
 		set_phase(my_txn, TS_TXN_ACTIVE);
 		pg_atomic_write_u64(&ts_my_txn_process->live_word, ts_my_live_word);
 	}
-	number = ++last_tag;
-	if (number == 0)
+	do
 		number = ++last_tag;
+	while (number == 0 || tag_in_use(number));
 	own_tag_lock(number, true);
 	level->tag = number;
 }
@@ -435,7 +435,10 @@ ts_txn_add_loose_row(TsRowRef ref)
 	nloose++;
 }
 
-/* The first n have found their place; nothing came of the others. */
+/*
+ * The first n of those noted have found their place; nothing came of the
+ * others.
+ */
 void
 ts_txn_keep_loose(int n)
 {
@@ -544,6 +547,8 @@ ts_txn_forget_table(TsTable *table)
 	{
 		if (writes[i].block->table != table)
 			writes[kept++] = writes[i];
+		else if (ts_version_undone_hook != NULL)
+			ts_version_undone_hook(writes[i].version);
 		for (int l = 0; l < nlevels; l++)
 			if (levels[l].first_write == i + 1)
 				levels[l].first_write = kept;
@@ -569,8 +574,8 @@ ts_write_stamp(const TsWrite *write, uint64 csn, TransactionId xid, uint16 aux)
 }
 
 /*
- * What a committed write set means for its tables: rows that came and went, and
- * rows that have versions to be collected.
+ * What a write set committed at `csn` means for its tables: rows that came and
+ * went, and rows that have versions to be collected.  Raises no error.
  */
 void
 ts_writes_settle(const TsWrite *set, int64 n, uint64 csn)
@@ -628,6 +633,10 @@ finish_transaction(void)
 	ts_snapshot_end_transaction();
 }
 
+/*
+ * Tables whose files go at this end of the (sub)transaction.  The list does not
+ * name temporary ones; those are found out later (ts_table_drop_stale_temp).
+ */
 static void
 drop_tables(bool commit)
 {
@@ -635,11 +644,7 @@ drop_tables(bool commit)
 	int			n = smgrGetPendingDeletes(commit, &nodes);
 
 	for (int i = 0; i < n; i++)
-	{
-		/* temporary tables are ours alone: pending deletes name no backend */
 		ts_table_drop(nodes[i], InvalidBackendId);
-		ts_table_drop(nodes[i], BackendIdForTempRelations());
-	}
 	if (n > 0)
 		pfree(nodes);
 }
@@ -817,12 +822,16 @@ post_prepare(void)
 static void
 xact_callback(XactEvent event, void *arg)
 {
+	if (ts_processes == NULL)
+		return;
 	if (ts_my_process == NULL)
 	{
 		/* this process has not used us, but it may drop our tables */
-		if (event == XACT_EVENT_COMMIT && ts_processes != NULL)
+		if (event == XACT_EVENT_COMMIT)
 			drop_tables(true);
-		return;
+		if (event != XACT_EVENT_PRE_PREPARE)
+			return;
+		ts_txn_attach();
 	}
 	switch (event)
 	{
@@ -913,8 +922,12 @@ subxact_callback(SubXactEvent event, SubTransactionId mySubid,
 			abort_level();
 		drop_tables(false);
 	}
-	else if (event == SUBXACT_EVENT_COMMIT_SUB && nlevels >= depth)
-		merge_level();
+	else if (event == SUBXACT_EVENT_COMMIT_SUB)
+	{
+		ts_snapshot_merge_level(depth);
+		if (nlevels >= depth)
+			merge_level();
+	}
 }
 
 void

@@ -166,6 +166,8 @@ extern void (*ts_txn_end_hook) (void);
 
 /* wait.c */
 extern TransactionId ts_txn_xid_of(uint64 live_word, uint16 tag);
+extern void ts_txn_lock_tag(LOCKTAG *tag, uint64 live_word, uint16 number);
+extern void ts_txn_await_change(TsTxn *txn, uint64 state);
 extern bool ts_txn_wait(uint64 live_word, uint16 tag, LockWaitPolicy policy,
 						Relation rel, ItemPointer tid, XLTW_Oper oper);
 

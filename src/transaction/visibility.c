@@ -12,7 +12,6 @@
 #include "access/xact.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
-#include "storage/s_lock.h"
 #include "utils/snapmgr.h"
 
 #include "compat.h"
@@ -60,18 +59,6 @@ xid_in_progress_for(TransactionId xid, Snapshot snapshot)
 	return false;
 }
 
-/* The transaction has a csn, or will in a moment: wait for the decision. */
-static void
-wait_until_decided(TsTxn *txn, uint64 state)
-{
-	SpinDelayStatus delay;
-
-	init_local_spin_delay(&delay);
-	while (pg_atomic_read_u64(&txn->state) == state)
-		perform_spin_delay(&delay);
-	finish_spin_delay(&delay);
-}
-
 /*
  * Visibility of a live version of another transaction.  Sets *again if the
  * version has been stamped or undone meanwhile.
@@ -102,7 +89,7 @@ live_version_visible(TsVersion *version, uint64 word, const TsReadView *view, bo
 		case TS_TXN_PREPARING:
 			if (floor >= view->count)
 				return false;
-			wait_until_decided(txn, state);
+			ts_txn_await_change(txn, state);
 			*again = true;
 			return false;
 		case TS_TXN_COMMITTED:
@@ -171,6 +158,17 @@ ts_version_status(TsVersion *version)
 	return ts_is_mine(word) ? TS_CREATOR_MINE : TS_CREATOR_RUNNING;
 }
 
+/* The newest version that is committed or mine; NULL if there is none. */
+TsVersion *
+ts_newest_settled(TsVersion *head)
+{
+	TsVersion  *v = head;
+
+	while (v != NULL && ts_version_status(v) == TS_CREATOR_RUNNING)
+		v = ts_version_prev(v);
+	return v;
+}
+
 /*
  * Committed as of now?  Unlike ts_version_status, looks behind the creator
  * word of a transaction that is about to stamp.
@@ -191,12 +189,15 @@ committed_now(TsVersion *version)
 		state = pg_atomic_read_u64(&txn->state);
 		pg_read_barrier();
 		xid = pg_atomic_read_u32(&txn->xid);
+		pg_read_barrier();
 		if (ts_txn_seq(state) != ts_live_seq(word))
 			return !ts_creator_is_live(ts_version_creator(version));
+		if (pg_atomic_read_u64(&txn->state) != state)
+			continue;
 		switch (ts_txn_phase(state))
 		{
 			case TS_TXN_PREPARING:
-				wait_until_decided(txn, state);
+				ts_txn_await_change(txn, state);
 				continue;
 			case TS_TXN_COMMITTED:
 				return true;
@@ -223,12 +224,13 @@ fetch_self(TsRow *row)
  * nobody to wait for.
  */
 static TsVersion *
-fetch_dirty(TsRow *row, Snapshot snapshot)
+look_dirty(TsRow *row, Snapshot snapshot, uint64 *rival)
 {
 	TsVersion  *head = ts_row_head(row);
 	TsVersion  *v;
 	uint64		word;
 
+	*rival = 0;
 	snapshot->xmin = snapshot->xmax = InvalidTransactionId;
 	snapshot->speculativeToken = 0;
 	if (head == NULL)
@@ -237,6 +239,7 @@ fetch_dirty(TsRow *row, Snapshot snapshot)
 	if (ts_is_mine(word) || committed_now(head))
 		return (head->flags & TS_V_DELETED) ? NULL : head;
 
+	*rival = word;
 	/* versions of one running transaction, over the newest committed one */
 	for (v = head; v != NULL && !committed_now(v); v = ts_version_prev(v))
 		;
@@ -257,12 +260,34 @@ fetch_dirty(TsRow *row, Snapshot snapshot)
 	if (v->flags & TS_V_DELETED)
 		return NULL;
 	if ((head->flags & TS_V_DELETED) == 0)
+	{
+		*rival = 0;
 		return head;
+	}
 	snapshot->xmax = ts_txn_xid_of(word, head->aux);
 	/* the last version that holds a tuple */
 	for (v = head; v->flags & TS_V_DELETED; v = ts_version_prev(v))
 		;
 	return v;
+}
+
+static TsVersion *
+fetch_dirty(TsRow *row, Snapshot snapshot)
+{
+	for (;;)
+	{
+		uint64		rival;
+		TsVersion  *v = look_dirty(row, snapshot, &rival);
+
+		/*
+		 * No xid to wait for means to core that there is no rival: true only
+		 * if it has not ended while we looked.
+		 */
+		if (rival == 0 || TransactionIdIsValid(snapshot->xmin) ||
+			TransactionIdIsValid(snapshot->xmax) ||
+			ts_txn_seq(pg_atomic_read_u64(&ts_txn_of_word(rival)->state)) == ts_live_seq(rival))
+			return v;
+	}
 }
 
 /* Newest version with a tuple that some snapshot may see, or is undecided. */
@@ -327,7 +352,9 @@ ts_row_fetch(TsRow *row, Snapshot snapshot, const TsReadView *view)
 /*
  * The system column xmin of a version: the xid of a mixed transaction, a value
  * derived from the csn of a pure one.  It changes with each committed update.
- * The derived values start half the xid space away from the xids in use.
+ * The derived values begin half the xid space away from the first xids; that
+ * they stay apart, and go on after a restart, needs an offset that is kept
+ * (DESIGN.md section 4) and comes with durability.
  */
 TransactionId
 ts_version_xmin(TsVersion *version)

@@ -36,6 +36,7 @@ extern void ts_read_view_init(TsReadView *view, Snapshot snapshot);
 extern bool ts_version_visible_slow(TsVersion *version, uint64 word,
 									const TsReadView *view);
 extern TsCreatorStatus ts_version_status(TsVersion *version);
+extern TsVersion *ts_newest_settled(TsVersion *head);
 extern TsVersion *ts_row_fetch(TsRow *row, Snapshot snapshot, const TsReadView *view);
 extern TransactionId ts_version_xmin(TsVersion *version);
 

@@ -18,6 +18,7 @@
 #include "utils/rel.h"
 
 #include "memory/epoch.h"
+#include "transaction/snapshot.h"
 #include "transaction/txn.h"
 
 typedef struct WaitContext
@@ -65,20 +66,42 @@ ts_txn_xid_of(uint64 live_word, uint16 tag)
 	return xid;
 }
 
-static void
-wait_for_tag(uint64 live_word, uint16 tag)
+/* Tag of the lock that a (sub)transaction holds while it may undo its writes. */
+void
+ts_txn_lock_tag(LOCKTAG *tag, uint64 live_word, uint16 number)
 {
-	LOCKTAG		lock = {
-		.locktag_field1 = 0,
-		.locktag_field2 = (uint32) ts_live_slot(live_word),
-		.locktag_field3 = (uint32) ts_live_seq(live_word),
-		.locktag_field4 = tag,
-		.locktag_type = LOCKTAG_USERLOCK,
-		.locktag_lockmethodid = DEFAULT_LOCKMETHOD
-	};
+	tag->locktag_field1 = 0;
+	tag->locktag_field2 = (uint32) ts_live_slot(live_word);
+	tag->locktag_field3 = (uint32) ts_live_seq(live_word);
+	tag->locktag_field4 = number;
+	tag->locktag_type = LOCKTAG_USERLOCK;
+	tag->locktag_lockmethodid = DEFAULT_LOCKMETHOD;
+}
 
-	(void) LockAcquire(&lock, ShareLock, false, false);
-	LockRelease(&lock, ShareLock, false);
+static void
+wait_for_tag(uint64 live_word, uint16 number)
+{
+	LOCKTAG		tag;
+
+	ts_txn_lock_tag(&tag, live_word, number);
+	(void) LockAcquire(&tag, ShareLock, false, false);
+	LockRelease(&tag, ShareLock, false);
+}
+
+/*
+ * Wait while the descriptor stays in `state`, which is a matter of moments: its
+ * transaction has decided and has to tell.
+ */
+void
+ts_txn_await_change(TsTxn *txn, uint64 state)
+{
+	for (int spins = 0; pg_atomic_read_u64(&txn->state) == state; spins++)
+	{
+		if (spins < 1000)
+			pg_spin_delay();
+		else
+			pg_usleep(spins < 2000 ? 50 : 1000);
+	}
 }
 
 /*
@@ -96,7 +119,6 @@ ts_txn_wait(uint64 live_word, uint16 tag, LockWaitPolicy policy,
 	uint64		state = pg_atomic_read_u64(&txn->state);
 	ErrorContextCallback callback;
 	WaitContext context = {rel, tid, oper};
-	SpinDelayStatus delay;
 
 	Assert(ts_epoch_depth == 0);
 	if (ts_txn_seq(state) != ts_live_seq(live_word))
@@ -113,13 +135,7 @@ ts_txn_wait(uint64 live_word, uint16 tag, LockWaitPolicy policy,
 		case TS_TXN_PREPARING:
 		case TS_TXN_COMMITTED:
 			/* decided; its versions say so in a moment */
-			init_local_spin_delay(&delay);
-			while (pg_atomic_read_u64(&txn->state) == state)
-			{
-				CHECK_FOR_INTERRUPTS();
-				perform_spin_delay(&delay);
-			}
-			finish_spin_delay(&delay);
+			ts_txn_await_change(txn, state);
 			return true;
 		default:
 			break;
@@ -133,10 +149,9 @@ ts_txn_wait(uint64 live_word, uint16 tag, LockWaitPolicy policy,
 	callback.previous = error_context_stack;
 	error_context_stack = &callback;
 	ts_my_txn_process->counters.waits++;
-	/* nothing but published snapshots is in use while we sleep */
-	pg_atomic_write_u32(&ts_my_txn_process->quiet, 1);
+	ts_snapshot_begin_wait(&context);
 	wait_for_tag(live_word, tag);
-	pg_atomic_write_u32(&ts_my_txn_process->quiet, 0);
+	ts_snapshot_end_wait(&context);
 	error_context_stack = callback.previous;
 	return true;
 }

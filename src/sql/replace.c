@@ -1,23 +1,29 @@
 /*-------------------------------------------------------------------------
  *
- * sizes.c
- *	  pg_relation_size() and its relatives for tables that lie in memory.
+ * replace.c
+ *	  Calls of built-in functions that are replaced by calls of ours.
  *
- * Core adds up the lengths of files.  Ours are empty, so the blocks in memory
- * are to be added.  No hook reaches a built-in function, so before a query is
- * planned the calls of core's functions are replaced by calls of ours, which
- * call core's.
+ * No hook reaches a built-in function, so before a query is planned some calls
+ * are replaced by calls of functions of ours, which do their part and call
+ * core's:
+ *
+ *	- pg_relation_size() and its relatives: core adds up the lengths of files,
+ *	  and ours are empty, so the blocks in memory are added;
+ *	- pg_notify(): a transaction that notifies gets an xid at its end, too late
+ *	  for us, so it gets it here.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/relation.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "commands/async.h"
 #include "parser/parse_func.h"
 #include "storage/bufmgr.h"
 #include "utils/builtins.h"
@@ -26,11 +32,12 @@
 
 #include "access/access.h"
 #include "compat.h"
-#include "sql/sizes.h"
+#include "sql/replace.h"
 
 TS_FUNCTION_INFO_V1(tsengine_relation_size);
 TS_FUNCTION_INFO_V1(tsengine_table_size);
 TS_FUNCTION_INFO_V1(tsengine_total_relation_size);
+TS_FUNCTION_INFO_V1(tsengine_notify);
 
 /* Bytes in memory of a relation, 0 if it is not one of ours. */
 static int64
@@ -78,45 +85,55 @@ tsengine_total_relation_size(PG_FUNCTION_ARGS)
 	return add_memory_size(fcinfo, pg_total_relation_size);
 }
 
+Datum
+tsengine_notify(PG_FUNCTION_ARGS)
+{
+	(void) GetTopTransactionId();
+	return pg_notify(fcinfo);
+}
+
 /* Our function by name, or InvalidOid where the extension is not installed. */
 static Oid
-our_function(const char *name, int nargs)
+our_function(const char *name, int nargs, Oid first_argument)
 {
-	Oid			argtypes[] = {REGCLASSOID, TEXTOID};
+	Oid			argtypes[] = {first_argument, TEXTOID};
 
 	return LookupFuncName(list_make2(makeString("tsengine"), makeString(pstrdup(name))),
 						  nargs, argtypes, true);
 }
 
 static Node *
-replace_size_calls(Node *node, void *context)
+replace_calls(Node *node, void *context)
 {
 	if (node == NULL)
 		return NULL;
 	if (IsA(node, Query))
-		return (Node *) query_tree_mutator((Query *) node, replace_size_calls, context, 0);
+		return (Node *) query_tree_mutator((Query *) node, replace_calls, context, 0);
 	if (IsA(node, FuncExpr))
 	{
-		FuncExpr   *f = (FuncExpr *) expression_tree_mutator(node, replace_size_calls, context);
+		FuncExpr   *f = (FuncExpr *) expression_tree_mutator(node, replace_calls, context);
 		Oid			ours = InvalidOid;
 
 		switch (f->funcid)
 		{
 			case F_PG_RELATION_SIZE_REGCLASS:
-				ours = our_function("relation_size", 2);
+				ours = our_function("relation_size", 2, REGCLASSOID);
 				if (OidIsValid(ours))
 					f->args = lappend(f->args,
 									  makeConst(TEXTOID, -1, f->inputcollid, -1,
 												CStringGetTextDatum("main"), false, false));
 				break;
 			case F_PG_RELATION_SIZE_REGCLASS_TEXT:
-				ours = our_function("relation_size", 2);
+				ours = our_function("relation_size", 2, REGCLASSOID);
 				break;
 			case F_PG_TABLE_SIZE:
-				ours = our_function("table_size", 1);
+				ours = our_function("table_size", 1, REGCLASSOID);
 				break;
 			case F_PG_TOTAL_RELATION_SIZE:
-				ours = our_function("total_relation_size", 1);
+				ours = our_function("total_relation_size", 1, REGCLASSOID);
+				break;
+			case F_PG_NOTIFY:
+				ours = our_function("notify", 2, TEXTOID);
 				break;
 			default:
 				break;
@@ -125,12 +142,21 @@ replace_size_calls(Node *node, void *context)
 			f->funcid = ours;
 		return (Node *) f;
 	}
-	return expression_tree_mutator(node, replace_size_calls, context);
+	return expression_tree_mutator(node, replace_calls, context);
 }
 
-/* The query with calls of core's size functions replaced by calls of ours. */
-Query *
-ts_replace_size_functions(Query *query)
+/* A quick look that tells most queries not to be concerned. */
+bool
+ts_may_call_replaced(const char *query_string)
 {
-	return query_tree_mutator(query, replace_size_calls, NULL, 0);
+	return query_string != NULL &&
+		(strcasestr(query_string, "_size") != NULL ||
+		 strcasestr(query_string, "pg_notify") != NULL);
+}
+
+/* The query with the calls replaced. */
+Query *
+ts_replace_functions(Query *query)
+{
+	return query_tree_mutator(query, replace_calls, NULL, 0);
 }
