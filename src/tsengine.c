@@ -148,6 +148,7 @@ executor_start(QueryDesc *query, int eflags)
 		prev_executor_start(query, eflags);
 	else
 		standard_ExecutorStart(query, eflags);
+	ts_stop_prefetch_in_plan(query->planstate);
 	if (query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE)
 		note_transition_tables(query);
 }
@@ -248,13 +249,16 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	if (IsA(stmt, DropdbStmt))
 		dropped_database = get_database_oid(((DropdbStmt *) stmt)->dbname, true);
 
+	ts_resume_prefetch();
+	if (IsA(stmt, VacuumStmt))
+		ts_stop_prefetch_in_analyze();
 	if (concurrent_index)
 		ts_txn_force_mixed(true);	/* switched off by an abort, too */
 	run_utility(pstmt, query_string, read_only_tree, context, params,
 				query_env, dest, qc);
 	if (concurrent_index)
 		ts_txn_force_mixed(false);
-
+	ts_resume_prefetch();
 	if (held)
 		ts_snapshot_unhold(&stmt);
 	if (import != NULL)

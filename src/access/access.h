@@ -252,6 +252,12 @@ extern TM_Result ts_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot 
 								 bool *update_indexes);
 extern TsVersion *ts_form_version(TupleDesc desc, TupleTableSlot *slot);
 
+/* prefetch.c */
+struct PlanState;
+extern void ts_stop_prefetch_in_plan(struct PlanState *state);
+extern void ts_stop_prefetch_in_analyze(void);
+extern void ts_resume_prefetch(void);
+
 /* lock.c */
 extern TM_Result ts_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 							   TupleTableSlot *slot, CommandId cid, LockTupleMode mode,

@@ -29,7 +29,6 @@ void
 ts_change_init(TsChange *change, Relation rel, TsRowRef ref, TsVersion *pinned,
 			   Snapshot snapshot, CommandId cid, LockTupleMode mode, XLTW_Oper oper)
 {
-	memset(change, 0, sizeof(*change));
 	change->rel = rel;
 	change->table = ts_relation_table(rel);
 	change->ref = ref;
@@ -38,6 +37,8 @@ ts_change_init(TsChange *change, Relation rel, TsRowRef ref, TsVersion *pinned,
 	if (!change->newest)
 		ts_read_view_init(&change->view, snapshot);
 	change->pinned = pinned;
+	change->crosscheck = InvalidSnapshot;
+	change->queued = false;
 	change->cid = cid;
 	change->mode = mode;
 	change->oper = oper;
@@ -97,8 +98,18 @@ ts_change_self(TsChange *change, TsVersion *head, TM_FailureData *tmfd)
 		return (head->flags & TS_V_DELETED) ? TM_Invisible : TM_Ok;
 	if (v == NULL || (v->flags & TS_V_DELETED))
 		return TM_Invisible;
+	if (!change->newest && v != change->pinned &&
+		ts_row_visible(ts_ref_row(change->ref), &change->view) != v)
+	{
+		/*
+		 * Others changed the row before I did.  Heap finds that first, goes
+		 * on to the last version and judges by that one.
+		 */
+		if ((head->flags & (TS_V_DELETED | TS_V_MOVED)) == TS_V_DELETED)
+			return TM_Deleted;
+		first = head;
+	}
 	tmfd->cmax = first->cid;
-	tmfd->xmax = GetTopTransactionIdIfAny();
 	if (head->flags & TS_V_MOVED)
 		tmfd->ctid = ts_version_moved(head)->successor;
 	return TM_SelfModified;
@@ -201,6 +212,9 @@ ts_change_begin(TsChange *change, TsVersion **head, TM_FailureData *tmfd)
 			result = check_committed(change, v, tmfd);
 		if (result != TM_Ok)
 			ts_epoch_leave();
+		/* by this MERGE knows that it was me, so it must be valid */
+		if (result == TM_SelfModified)
+			tmfd->xmax = GetTopTransactionId();
 		return result;
 	}
 }

@@ -11,6 +11,7 @@
 #include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
+#include "postmaster/autovacuum.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -109,6 +110,8 @@ ts_relation_build(Relation rel)
 
 	warn_serializable();
 	ts_txn_attach();
+	if (IsAutoVacuumWorkerProcess())
+		ts_stop_prefetch_in_analyze();
 	built.table = ts_table_find(rel->rd_node, rel->rd_backend);
 	if (built.table == NULL)
 		built.table = missing_table(rel);

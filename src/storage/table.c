@@ -29,10 +29,18 @@
 
 #define DIRECTORY_BUCKETS	4096
 
+/* test builds reach the case sooner */
+#ifdef TSENGINE_TEST
+#define LARGE_TABLE_BLOCKS	64
+#else
+#define LARGE_TABLE_BLOCKS	RELSEG_SIZE
+#endif
+
 typedef struct Directory
 {
 	int			tranche;
 	bool		after_shutdown;	/* constant */
+	bool		large_table;	/* set once, never cleared */
 	TsTable    *unused;			/* structs for reuse, linked by hash_next */
 	TsTable    *dropped;		/* tables whose memory is to be freed */
 	TsTable    *buckets[DIRECTORY_BUCKETS];
@@ -72,6 +80,13 @@ bool
 ts_started_after_shutdown(void)
 {
 	return directory->after_shutdown;
+}
+
+/* Has any table grown beyond one segment of a relation file? */
+bool
+ts_large_table_exists(void)
+{
+	return directory->large_table;
 }
 
 static bool
@@ -371,6 +386,8 @@ append_block(TsTable *table, TsBlock *block, void **segment)
 	for (int i = 0; i < TS_ROWS_PER_BLOCK; i++)
 		pg_atomic_init_u64(&block->rows[i], TS_ROW_FREE);
 	table->segment[k][offset] = block;
+	if (unlikely(blkno + 1 >= LARGE_TABLE_BLOCKS))
+		directory->large_table = true;
 	pg_write_barrier();
 	pg_atomic_write_u32(&table->nblocks, blkno + 1);
 	return true;

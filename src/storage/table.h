@@ -151,6 +151,7 @@ extern void (*ts_table_before_free_hook) (void);
 extern void ts_table_request(void);
 extern void ts_table_startup(void);
 extern bool ts_started_after_shutdown(void);
+extern bool ts_large_table_exists(void);
 
 extern TsTable *ts_table_create(RelFileNode rnode, BackendId backend);
 extern TsTable *ts_table_find(RelFileNode rnode, BackendId backend);
