@@ -27,6 +27,7 @@ sub warnings_of
 my $begin = 'BEGIN ISOLATION LEVEL SERIALIZABLE';
 is(warnings_of($begin, 'SELECT * FROM t', 'COMMIT'), 1, 'a read warns');
 is(warnings_of($begin, 'SELECT * FROM t', 'SELECT * FROM t', 'UPDATE t SET v = v + 1', 'COMMIT', $begin, 'SELECT * FROM t', 'COMMIT'), 1, 'once per session');
+is(warnings_of('SELECT * FROM t', $begin, 'SELECT * FROM t', 'COMMIT'), 1, 'also when the table was used before in READ COMMITTED');
 is(warnings_of($begin, 'INSERT INTO t VALUES (2, 2)', 'ROLLBACK', $begin, 'DELETE FROM t WHERE id = 2', 'COMMIT'), 1, 'a write warns');
 is(warnings_of($begin, 'SET LOCAL enable_seqscan = off', 'SELECT * FROM t WHERE id = 1', 'COMMIT'), 1, 'an index scan warns');
 is(warnings_of('SET default_transaction_isolation = serializable', 'SELECT * FROM t', 'SELECT * FROM t'), 1, 'single statements warn');

@@ -13,6 +13,7 @@
 #include "access/relscan.h"
 #include "access/skey.h"
 #include "access/tableam.h"
+#include "access/xact.h"
 #include "executor/tuptable.h"
 #include "utils/rel.h"
 
@@ -33,10 +34,16 @@ typedef struct TsRelation
 extern TsRelation *ts_relation_build(Relation rel);
 extern bool ts_relation_is_lost(Relation rel);
 
+extern bool ts_warned_serializable;
+extern void ts_warn_serializable(void);
+
 static inline TsRelation *
 ts_relation(Relation rel)
 {
 	TsRelation *info = (TsRelation *) rel->rd_amcache;
+
+	if (unlikely(XactIsoLevel == XACT_SERIALIZABLE && !ts_warned_serializable))
+		ts_warn_serializable();
 
 	return likely(info != NULL) ? info : ts_relation_build(rel);
 }

@@ -98,8 +98,9 @@ ts_change_self(TsChange *change, TsVersion *head, TM_FailureData *tmfd)
 		return (head->flags & TS_V_DELETED) ? TM_Invisible : TM_Ok;
 	if (v == NULL || (v->flags & TS_V_DELETED))
 		return TM_Invisible;
-	if (!change->newest && v != change->pinned &&
-		ts_row_visible(ts_ref_row(change->ref), &change->view) != v)
+	if (change->newest ||
+		(v != change->pinned &&
+		 ts_row_visible(ts_ref_row(change->ref), &change->view) != v))
 	{
 		/*
 		 * Others changed the row before I did.  Heap finds that first, goes

@@ -211,7 +211,7 @@ look_at_mine(LockRequest *r, TsVersion *head, TM_Result *result)
 
 	r->shown = head;
 	*result = ts_change_self(c, head, r->tmfd);
-	if (*result != TM_Ok && c->newest)
+	if (*result != TM_Ok && r->dirty)
 		*result = TM_Invisible;
 
 	/*
@@ -325,6 +325,9 @@ try_lock(LockRequest *r, TM_Result *result)
 	if (look == LOOK_DONE)
 	{
 		ts_epoch_leave();
+		/* as in ts_change_begin(); other callers do not ask whose it is */
+		if (*result == TM_SelfModified && r->tmfd->traversed)
+			r->tmfd->xmax = GetTopTransactionId();
 		return follow_if_moved(r, result) == LOOK_DONE;
 	}
 	ItemPointerSetInvalid(&successor);

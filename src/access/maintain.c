@@ -636,12 +636,16 @@ ts_relation_estimate_size(Relation rel, int32 *attr_widths, BlockNumber *pages,
 	density = Max(density, 1);
 	*pages = (BlockNumber) ceil(rows / density);
 	*tuples = rows;
-	/* as for heap: a table never vacuumed may grow after the plan is made */
-	if (rel->rd_rel->reltuples < 0 && !rel->rd_rel->relhassubclass &&
-		*pages < NEVER_VACUUMED_PAGES)
+
+	/*
+	 * As for heap: a table never vacuumed may grow after the plan is made.
+	 * Its estimate of rows is of full pages, and disregards alignment.
+	 */
+	if (rel->rd_rel->reltuples < 0 && *pages < NEVER_VACUUMED_PAGES)
 	{
-		*pages = NEVER_VACUUMED_PAGES;
-		*tuples = rint(density * NEVER_VACUUMED_PAGES);
+		if (!rel->rd_rel->relhassubclass)
+			*pages = NEVER_VACUUMED_PAGES;
+		*tuples = (double) *pages * (HEAP_PAGE_BYTES / (width + HEAP_ROW_OVERHEAD));
 	}
 	*allvisfrac = rows > 0 ? Min(1.0, vacuumed / rows) : 0;
 }

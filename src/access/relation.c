@@ -8,7 +8,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "access/xact.h"
+#include "access/parallel.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
 #include "postmaster/autovacuum.h"
@@ -20,15 +20,15 @@
 #include "memory/epoch.h"
 #include "transaction/txn.h"
 
-/* SERIALIZABLE is not validated yet: say so once a session. */
-static void
-warn_serializable(void)
-{
-	static bool warned = false;
+bool		ts_warned_serializable = false;
 
-	if (warned || !IsolationIsSerializable())
-		return;
-	warned = true;
+/* SERIALIZABLE is not validated yet: say so once a session. */
+void
+ts_warn_serializable(void)
+{
+	ts_warned_serializable = true;
+	if (IsParallelWorker())
+		return;					/* the leader says it */
 	ereport(WARNING,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("tsengine tables behave as under REPEATABLE READ in SERIALIZABLE transactions"),
@@ -108,7 +108,6 @@ ts_relation_build(Relation rel)
 	TsRelation *info;
 	TsRelation	built;
 
-	warn_serializable();
 	ts_txn_attach();
 	if (IsAutoVacuumWorkerProcess())
 		ts_stop_prefetch_in_analyze();

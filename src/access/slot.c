@@ -161,7 +161,7 @@ void
 ts_slot_init_ops(void)
 {
 	ts_slot_ops = TTSOpsMinimalTuple;
-	*(size_t *) &ts_slot_ops.base_slot_size = sizeof(TsSlot);
+	ts_slot_ops.base_slot_size = sizeof(TsSlot);
 	ts_slot_ops.init = slot_init;
 	ts_slot_ops.clear = slot_clear;
 	ts_slot_ops.getsysattr = get_system_attribute;

@@ -468,6 +468,9 @@ ts_garbage_worker_main(Datum arg)
 		uint64		oldest;
 		int			done;
 
+		/* prepared transactions whose session did not come to finish them */
+		if (ts_table_before_free_hook != NULL)
+			ts_table_before_free_hook();
 		while (ts_table_free_dropped())
 			;
 		horizon = ts_horizon(true);

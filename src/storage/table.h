@@ -145,7 +145,10 @@ ts_table_nblocks(TsTable *table)
 	return pg_atomic_read_u32(&table->nblocks);
 }
 
-/* runs before the memory of dropped tables is freed: see prepared.c */
+/*
+ * Runs before the memory of dropped tables is freed, and now and then in the
+ * garbage collector: see prepared.c.
+ */
 extern void (*ts_table_before_free_hook) (void);
 
 extern void ts_table_request(void);
