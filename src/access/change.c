@@ -62,7 +62,9 @@ ts_change_end(TsChange *change)
 bool
 ts_change_wait(TsChange *change, uint64 live_word, uint16 tag)
 {
-	if (change->policy == LockWaitBlock && !change->queued)
+	/* who has a lock on the row already must not queue behind those it blocks */
+	if (change->policy == LockWaitBlock && !change->queued &&
+		!ts_rowlock_holds(change->ref, ts_my_live_word, LockTupleKeyShare))
 	{
 		LockTuple(change->rel, &change->tid, queue_mode[change->mode]);
 		change->queued = true;
