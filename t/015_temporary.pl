@@ -29,6 +29,30 @@ sub is_free
 	return;
 }
 
+# DROP TABLE of a session that has not used tsengine before, in a prepared transaction
+for my $i (1 .. 7)
+{
+	$node->safe_psql('postgres', "CREATE TABLE big (id int, v text) USING tsengine; INSERT INTO big $rows");
+	my ($ret, $out, $err) = $i % 2
+	  ? quiet_sql($node, "BEGIN; DROP TABLE big; PREPARE TRANSACTION 'drop'")
+	  : quiet_sql($node, "BEGIN; TRUNCATE big; DROP TABLE big; PREPARE TRANSACTION 'drop'");
+	is($ret, 0, 'DROP TABLE, PREPARE TRANSACTION') or diag($err);
+	if ($i == 1)
+	{
+		$node->safe_psql('postgres', "ROLLBACK PREPARED 'drop'");
+		is($node->safe_psql('postgres', 'SELECT count(*) FROM big'), 9500, 'rolled back: the table is whole');
+		$node->safe_psql('postgres', "BEGIN; DROP TABLE big; PREPARE TRANSACTION 'drop'");
+	}
+	$node->safe_psql('postgres', "COMMIT PREPARED 'drop'");
+}
+is_free('after prepared drops');
+for my $i (1 .. 4)
+{
+	$node->safe_psql('postgres', "BEGIN; CREATE TABLE big (id int, v text) USING tsengine; INSERT INTO big $rows; PREPARE TRANSACTION 'create'");
+	$node->safe_psql('postgres', "ROLLBACK PREPARED 'create'");
+}
+is_free('after prepared creations, rolled back');
+
 # Fifty tables one after the other, in one session: 500 MB
 my $s = session($node);
 my $failed = '';
@@ -106,29 +130,6 @@ for my $i (1 .. 7)
 }
 is_free('after sessions that ended');
 
-# DROP TABLE of a session that has not used tsengine before, in a prepared transaction
-for my $i (1 .. 7)
-{
-	$node->safe_psql('postgres', "CREATE TABLE big (id int, v text) USING tsengine; INSERT INTO big $rows");
-	my ($ret, $out, $err) = $i % 2
-	  ? quiet_sql($node, "BEGIN; DROP TABLE big; PREPARE TRANSACTION 'drop'")
-	  : quiet_sql($node, "BEGIN; TRUNCATE big; DROP TABLE big; PREPARE TRANSACTION 'drop'");
-	is($ret, 0, 'DROP TABLE, PREPARE TRANSACTION') or diag($err);
-	if ($i == 1)
-	{
-		$node->safe_psql('postgres', "ROLLBACK PREPARED 'drop'");
-		is($node->safe_psql('postgres', 'SELECT count(*) FROM big'), 9500, 'rolled back: the table is whole');
-		$node->safe_psql('postgres', "BEGIN; DROP TABLE big; PREPARE TRANSACTION 'drop'");
-	}
-	$node->safe_psql('postgres', "COMMIT PREPARED 'drop'");
-}
-is_free('after prepared drops');
-for my $i (1 .. 4)
-{
-	$node->safe_psql('postgres', "BEGIN; CREATE TABLE big (id int, v text) USING tsengine; INSERT INTO big $rows; PREPARE TRANSACTION 'create'");
-	$node->safe_psql('postgres', "ROLLBACK PREPARED 'create'");
-}
-is_free('after prepared creations, rolled back');
 is($node->safe_psql('postgres', 'SELECT count(*), sum(v) FROM keep'), '1000|500500', 'the other table is whole');
 is($node->safe_psql('postgres', 'SELECT leaked_bytes FROM tsengine.stat_memory'), 0, 'nothing has leaked');
 

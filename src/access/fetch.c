@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "miscadmin.h"
 #include "utils/snapmgr.h"
 
 #include "access/access.h"
@@ -67,6 +68,34 @@ ts_was_fetched_dirty(TsRowRef ref)
 }
 
 /*
+ * ON CONFLICT and exclusion constraints meet a row that another transaction is
+ * updating in place: wait, as with heap, although the row is there in any case.
+ * nbtree's own check comes here with a page locked, and cannot.
+ */
+static void
+wait_for_updater(Relation rel, TsRowRef ref, ItemPointer tid)
+{
+	while (InterruptHoldoffCount == 0 && CritSectionCount == 0)
+	{
+		TsVersion  *head;
+		uint64		word = 0;
+		uint16		tag = 0;
+
+		ts_epoch_enter();
+		head = ts_row_head(ts_ref_row(ref));
+		if (head != NULL && (head->flags & (TS_V_DELETED | TS_V_INSERTED)) == 0)
+		{
+			word = ts_version_creator(head);
+			tag = head->aux;
+		}
+		ts_epoch_leave();
+		if (!ts_creator_is_live(word) || ts_is_mine(word))
+			return;
+		(void) ts_txn_wait(word, tag, LockWaitBlock, rel, tid, XLTW_InsertIndex);
+	}
+}
+
+/*
  * The version under a TID from an index that the snapshot sees.  There is at
  * most one: all versions under a TID have the same index keys.
  */
@@ -89,6 +118,8 @@ ts_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid, Snapshot snapsh
 	}
 	if (!ts_table_row(ts_relation_table(scan->rel), tid, &ref))
 		return false;
+	if (snapshot->snapshot_type == SNAPSHOT_DIRTY)
+		wait_for_updater(scan->rel, ref, tid);
 	ts_epoch_enter();
 	v = ts_row_fetch(ts_ref_row(ref), snapshot, &fetch->view);
 	if (v != NULL && mvcc)
@@ -148,6 +179,17 @@ version_meant(Relation rel, TsRowRef ref, bool *copy)
 	return v;
 }
 
+/* The newest version that is mine or committed; not a delete. */
+static TsVersion *
+newest_version(TsRowRef ref)
+{
+	TsVersion  *v = ts_newest_settled(ts_row_head(ts_ref_row(ref)));
+
+	while (v != NULL && (v->flags & TS_V_DELETED))
+		v = ts_version_prev(v);
+	return v;
+}
+
 bool
 ts_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 						   TupleTableSlot *slot)
@@ -157,9 +199,14 @@ ts_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 	TsReadView	view;
 	bool		copy = snapshot->snapshot_type != SNAPSHOT_MVCC;
 
-	ts_forget_fetched_dirty();
+	bool		dirty;
+
 	if (!ts_resolve_tid(rel, tid, &ref, &v))
+	{
+		ts_forget_fetched_dirty();
 		return false;
+	}
+	dirty = ts_was_fetched_dirty(ref);
 	if (!copy)
 		ts_read_view_init(&view, snapshot);
 	ts_epoch_enter();
@@ -177,7 +224,11 @@ ts_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 	{
 		if (snapshot->snapshot_type == SNAPSHOT_ANY)
 		{
-			v = version_meant(rel, ref, &copy);
+			/* ON CONFLICT DO NOTHING asks for what it has just met */
+			if (dirty)
+				v = newest_version(ref);
+			else
+				v = version_meant(rel, ref, &copy);
 			if (v != NULL && copy)
 				ts_slot_store_copy(slot, v, tid, rel);
 			else if (v != NULL)

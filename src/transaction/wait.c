@@ -32,6 +32,7 @@ static const char *const wait_messages[] = {
 	[XLTW_Update] = gettext_noop("while updating tuple (%u,%u) in relation \"%s\""),
 	[XLTW_Delete] = gettext_noop("while deleting tuple (%u,%u) in relation \"%s\""),
 	[XLTW_Lock] = gettext_noop("while locking tuple (%u,%u) in relation \"%s\""),
+	[XLTW_InsertIndex] = gettext_noop("while inserting index tuple (%u,%u) in relation \"%s\""),
 	[XLTW_LockUpdated] = gettext_noop("while locking updated version (%u,%u) of tuple in relation \"%s\""),
 };
 
@@ -40,7 +41,7 @@ wait_error_context(void *arg)
 {
 	WaitContext *context = arg;
 
-	if (context->oper <= XLTW_LockUpdated && wait_messages[context->oper] != NULL)
+	if (context->oper < (int) lengthof(wait_messages) && wait_messages[context->oper] != NULL)
 		errcontext(wait_messages[context->oper],
 				   ItemPointerGetBlockNumberNoCheck(context->tid),
 				   ItemPointerGetOffsetNumberNoCheck(context->tid),
