@@ -45,8 +45,8 @@ GRANT USAGE ON SCHEMA @extschema@ TO PUBLIC;
 GRANT SELECT ON stat_memory, stat_tables, stat_transactions TO PUBLIC;
 
 /*
- * Calls of core's pg_relation_size() and so on and of pg_notify() are replaced
- * by calls of these when a query is planned.
+ * Calls of core's pg_relation_size() and so on, of pg_notify() and of
+ * pg_export_snapshot() are replaced by calls of these when a query is planned.
  */
 CREATE FUNCTION relation_size(regclass, text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'tsengine_relation_size' LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
@@ -59,3 +59,6 @@ AS 'MODULE_PATHNAME', 'tsengine_total_relation_size' LANGUAGE C STRICT VOLATILE 
 
 CREATE FUNCTION notify(text, text) RETURNS void
 AS 'MODULE_PATHNAME', 'tsengine_notify' LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+CREATE FUNCTION export_snapshot() RETURNS text
+AS 'MODULE_PATHNAME', 'tsengine_export_snapshot' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;

@@ -171,8 +171,6 @@ executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execu
 		prev_executor_run(query, direction, count, execute_once);
 	else
 		standard_ExecutorRun(query, direction, count, execute_once);
-	if (is_mvcc(query->snapshot))
-		ts_snapshot_note_exports(query->snapshot);
 }
 
 static void

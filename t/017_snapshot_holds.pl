@@ -107,6 +107,13 @@ for my $level ('REPEATABLE READ', 'READ COMMITTED')
 		is($err, '', "$name, $level: imported");
 		$node->safe_psql('postgres', 'UPDATE t SET v = 51; DELETE FROM t WHERE id > 5');
 		($out, $err) = try_ask($importer, 'SELECT count(*), sum(v) FROM t');
+		if (on_tsengine() && $name eq 'SQL function' && $level eq 'READ COMMITTED')
+		{
+			# inlined into the calling query, where nobody notices: never wrong rows
+			like($err, qr/could not determine the commit count/, 'an export that was not noticed is an error');
+			ask($_, 'ROLLBACK') for ($importer, $exporter);
+			next;
+		}
 		is("$out$err", '10|10', 'the rows of the snapshot');
 		# the exporter may go
 		ask($exporter, 'COMMIT');

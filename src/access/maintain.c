@@ -247,7 +247,7 @@ copy_row(TupleDesc desc, TsRow *row, TsRowRef target, bool new_tids)
 		if (done)
 			break;
 		free_chain(head);
-		if (attempt > 0 || !ts_garbage_under_pressure())
+		if (attempt > 0 || ts_garbage_under_pressure() == TS_PRESSURE_NOTHING)
 			ts_arena_out_of_memory(0);
 	}
 	if (head == NULL)

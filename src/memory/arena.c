@@ -36,6 +36,8 @@
 #define MAGAZINE_BYTES	4096	/* what a refill moves, roughly */
 #define MAGAZINE_MAX	64
 #define MIN_RESERVE		(256 * 1024)
+#define PRESSURE_ROUNDS	200		/* before an allocation fails */
+#define PRESSURE_WAIT_USEC 1000
 
 /* header of a span, at its first byte */
 typedef struct Span
@@ -66,7 +68,7 @@ typedef struct Arena
 } Arena;
 
 int			ts_memory_kb = 256 * 1024;
-bool		(*ts_arena_pressure_hook) (void) = NULL;
+TsPressure	(*ts_arena_pressure_hook) (void) = NULL;
 
 static Arena *arena;
 static char *arena_base;
@@ -355,14 +357,51 @@ alloc_small(Size size, TsAllocMode mode)
 	return obj;
 }
 
+static inline void *
+alloc_once(Size size, TsAllocMode mode)
+{
+	if (size <= TS_SMALL_MAX)
+		return alloc_small(size, mode);
+	return pages_get(fpm_size_to_pages(size), mode);
+}
+
+/*
+ * The arena is full.  Inside an epoch section only this process's own retired
+ * memory can help; elsewhere garbage is collected, and what waits for readers
+ * to move on is waited for.
+ */
+static void *
+alloc_under_pressure(Size size, TsAllocMode mode)
+{
+	void	   *obj = NULL;
+	bool		more = true;
+
+	for (int round = 0; obj == NULL && more && round < PRESSURE_ROUNDS; round++)
+	{
+		TsPressure	state = TS_PRESSURE_NOTHING;
+
+		ts_reclaim();
+		if (ts_epoch_depth == 0 && ts_arena_pressure_hook != NULL)
+			state = ts_arena_pressure_hook();
+		if (state != TS_PRESSURE_FREED)
+			ts_arena_flush_magazines(); /* whole spans back */
+		if (state == TS_PRESSURE_PENDING)
+			pg_usleep(PRESSURE_WAIT_USEC);
+		more = state != TS_PRESSURE_NOTHING;
+		obj = alloc_once(size, mode);
+	}
+	return obj;
+}
+
 /*
  * Allocate `size` bytes, MAXALIGNed, contents undefined.  NULL if the arena is
  * full.  The caller owns the memory and frees it with ts_free() if it was
  * never published, else with ts_retire(); a failed transaction does not free
  * it by itself.
  *
- * Raises no error.  Takes LWLocks of this layer for a refill only.  Call it
- * outside epoch sections: under pressure it waits for memory to be reclaimed.
+ * Raises no error.  Takes LWLocks of this layer for refills and large sizes
+ * only.  Call it outside epoch sections where possible: inside of one, no
+ * garbage is collected to make room.
  */
 void *
 ts_alloc(Size size, TsAllocMode mode)
@@ -371,23 +410,10 @@ ts_alloc(Size size, TsAllocMode mode)
 
 	if (unlikely(ts_my_process == NULL))
 		ts_process_attach();
-	for (int attempt = 0;; attempt++)
-	{
-		if (size <= TS_SMALL_MAX)
-			obj = alloc_small(size, mode);
-		else
-			obj = pages_get(fpm_size_to_pages(size), mode);
-		if (likely(obj != NULL) || attempt >= 3)
-			return obj;
-		ts_reclaim();
-		if (attempt > 0 && ts_epoch_depth == 0 &&
-			(ts_arena_pressure_hook == NULL || !ts_arena_pressure_hook()))
-		{
-			/* nothing left to collect: one last try, with whole spans back */
-			ts_arena_flush_magazines();
-			attempt = 2;
-		}
-	}
+	obj = alloc_once(size, mode);
+	if (unlikely(obj == NULL))
+		obj = alloc_under_pressure(size, mode);
+	return obj;
 }
 
 /* As ts_alloc, but raises 53200 instead of returning NULL. */

@@ -41,12 +41,19 @@ typedef struct TsArenaStats
 /* GUC tsengine.memory, in kilobytes */
 extern int ts_memory_kb;
 
+/* What can be done about a full arena. */
+typedef enum TsPressure
+{
+	TS_PRESSURE_FREED,			/* something was freed: try again */
+	TS_PRESSURE_PENDING,		/* something will be, once readers move on */
+	TS_PRESSURE_NOTHING
+} TsPressure;
+
 /*
- * Called when an allocation is about to fail; returns true if it may have
- * freed something, so that one more try is worth it.  Set by the layer that
- * knows how to collect garbage.
+ * Called when an allocation is about to fail, to free what can be.  Set by the
+ * layer that knows how to collect garbage.
  */
-extern bool (*ts_arena_pressure_hook) (void);
+extern TsPressure (*ts_arena_pressure_hook) (void);
 
 extern void ts_arena_request(void);
 extern void ts_arena_startup(void);

@@ -9,6 +9,8 @@
  *
  *	- pg_relation_size() and its relatives: core adds up the lengths of files,
  *	  and ours are empty, so the blocks in memory are added;
+ *	- pg_export_snapshot(): the commit count of the snapshot is noted for those
+ *	  who import it;
  *	- pg_notify(): a transaction that notifies gets an xid at its end, too late
  *	  for us, so it gets it here.
  *
@@ -33,11 +35,13 @@
 #include "access/access.h"
 #include "compat.h"
 #include "sql/replace.h"
+#include "transaction/snapshot.h"
 
 TS_FUNCTION_INFO_V1(tsengine_relation_size);
 TS_FUNCTION_INFO_V1(tsengine_table_size);
 TS_FUNCTION_INFO_V1(tsengine_total_relation_size);
 TS_FUNCTION_INFO_V1(tsengine_notify);
+TS_FUNCTION_INFO_V1(tsengine_export_snapshot);
 
 /* Bytes in memory of a relation, 0 if it is not one of ours. */
 static int64
@@ -92,6 +96,13 @@ tsengine_notify(PG_FUNCTION_ARGS)
 	return pg_notify(fcinfo);
 }
 
+Datum
+tsengine_export_snapshot(PG_FUNCTION_ARGS)
+{
+	ts_snapshot_note_export();
+	return pg_export_snapshot(fcinfo);
+}
+
 /* Our function by name, or InvalidOid where the extension is not installed. */
 static Oid
 our_function(const char *name, int nargs, Oid first_argument)
@@ -132,6 +143,9 @@ replace_calls(Node *node, void *context)
 			case F_PG_TOTAL_RELATION_SIZE:
 				ours = our_function("total_relation_size", 1, REGCLASSOID);
 				break;
+			case F_PG_EXPORT_SNAPSHOT:
+				ours = our_function("export_snapshot", 0, InvalidOid);
+				break;
 			case F_PG_NOTIFY:
 				ours = our_function("notify", 2, TEXTOID);
 				break;
@@ -151,7 +165,8 @@ ts_may_call_replaced(const char *query_string)
 {
 	return query_string != NULL &&
 		(strcasestr(query_string, "_size") != NULL ||
-		 strcasestr(query_string, "pg_notify") != NULL);
+		 strcasestr(query_string, "pg_notify") != NULL ||
+		 strcasestr(query_string, "pg_export_snapshot") != NULL);
 }
 
 /* The query with the calls replaced. */

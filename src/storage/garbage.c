@@ -421,17 +421,23 @@ requeue_blocked(void)
 }
 
 /* For an allocation that is about to fail: collect what there is. */
-bool
+TsPressure
 ts_garbage_under_pressure(void)
 {
-	bool		freed = ts_table_free_dropped();
+	bool		freed = false;
 
+	while (ts_table_free_dropped())
+		freed = true;
 	(void) ts_horizon(true);
 	requeue_blocked();
-	if (ts_garbage_collect(1024) > 0)
+	/* what was blocked and still is comes back as such: no progress */
+	if (ts_garbage_collect(1024) > (int) Min(shared->blocked_chunks, 1024))
 		freed = true;
 	ts_reclaim();
-	return freed;
+	if (freed)
+		return TS_PRESSURE_FREED;
+	return ts_table_any_dropped() || ts_my_process->limbo_head != NULL ?
+		TS_PRESSURE_PENDING : TS_PRESSURE_NOTHING;
 }
 
 void

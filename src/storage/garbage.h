@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "compat.h"
+#include "memory/arena.h"
 #include "storage/horizon.h"
 #include "storage/table.h"
 
@@ -24,7 +25,7 @@ extern bool ts_version_needed(TsVersion *version, TsVersion *newer,
 
 extern void ts_garbage_add(TsRowRef ref, uint64 count);
 extern int	ts_garbage_collect(int max_chunks);
-extern bool ts_garbage_under_pressure(void);
+extern TsPressure ts_garbage_under_pressure(void);
 extern void ts_garbage_exit_process(void);
 extern uint64 ts_garbage_queued_rows(void);
 

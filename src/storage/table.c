@@ -312,6 +312,13 @@ free_versions(TsBlock *block)
 	}
 }
 
+/* Is there a dropped table whose memory is still to be freed? */
+bool
+ts_table_any_dropped(void)
+{
+	return *(TsTable *volatile *) &directory->dropped != NULL;
+}
+
 /*
  * Free the memory of one dropped table.  False if there was none.  Called by
  * the garbage collector and under memory pressure, outside epoch sections.
@@ -322,7 +329,7 @@ ts_table_free_dropped(void)
 	TsTable    *table;
 	BlockNumber nblocks;
 
-	if (directory->dropped == NULL) /* unlocked look: a hint only */
+	if (!ts_table_any_dropped())	/* unlocked look: a hint only */
 		return false;
 	if (ts_table_before_free_hook != NULL)
 		ts_table_before_free_hook();

@@ -162,6 +162,7 @@ extern void ts_table_drop(RelFileNode rnode, BackendId backend);
 extern void ts_table_drop_database(Oid dboid);
 extern void ts_table_empty(TsTable *table);
 extern bool ts_table_free_dropped(void);
+extern bool ts_table_any_dropped(void);
 
 extern bool ts_table_reserve_row(TsTable *table, TsRowRef *ref);
 extern TsBlock *ts_table_append_block(TsTable *table);

@@ -253,6 +253,7 @@ stamp_transaction_snapshot(void)
 		set_stamp(snapshot, count);
 		xact_stamped = true;
 		add_hold(&xact_stamped, count);
+		pg_atomic_write_u64(&ts_my_txn_process->xact_count, count);
 	}
 	return snapshot;
 }
@@ -478,6 +479,7 @@ ts_snapshot_end_transaction(void)
 		publish_holds();
 	}
 	pg_atomic_write_u64(&ts_my_txn_process->base, 0);
+	pg_atomic_write_u64(&ts_my_txn_process->xact_count, 0);
 }
 
 /* The leader is about to run a parallel plan under this snapshot. */
@@ -489,32 +491,40 @@ ts_snapshot_set_parallel(Snapshot snapshot)
 	pg_atomic_write_u64(&ts_my_txn_process->parallel_count, count);
 }
 
+/* Does core have an exported snapshot of this transaction under this number? */
+static bool
+export_exists(uint32 number)
+{
+	char		path[MAXPGPATH];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "pg_snapshots/%08X-%08X-%d",
+			 MyProc->backendId, ts_proc_lxid(MyProc), number);
+	return stat(path, &st) == 0;
+}
+
 /*
- * A query under `snapshot` has run: if it exported snapshots, note their count
- * for those who import them.  Core tells only that there are exports; which
- * numbers they have shows in their files.
+ * The active snapshot is about to be exported: note its count for those who
+ * import it, under the number core will give it.  (Exports we have not seen
+ * have taken numbers, too.)  It is held until the transaction ends.
  */
 void
-ts_snapshot_note_exports(Snapshot snapshot)
+ts_snapshot_note_export(void)
 {
-	if (likely(!XactHasExportedSnapshots()))
-		return;
-	for (;;)
-	{
-		char		path[MAXPGPATH];
-		struct stat st;
-		uint64		count;
+	uint64		count = ts_snapshot_count(GetActiveSnapshot());
+	uint32		place;
 
-		snprintf(path, sizeof(path), "pg_snapshots/%08X-%08X-%d",
-				 MyProc->backendId, ts_proc_lxid(MyProc), nexported + 1);
-		if (stat(path, &st) != 0)
-			return;
-		count = ts_snapshot_count(snapshot);
+	while (export_exists(nexported + 1))
 		nexported++;
-		add_hold(&nexported, count);	/* until the transaction ends */
-		pg_atomic_write_u64(&ts_my_txn_process->exported[nexported % 8], count);
-		pg_atomic_write_u32(&ts_my_txn_process->exported_lxid, ts_proc_lxid(MyProc));
-	}
+	nexported++;
+	place = nexported % TS_MAX_EXPORTED;
+	add_hold(&nexported, count);
+	pg_atomic_write_u32(&ts_my_txn_process->exported_number[place], 0);
+	pg_write_barrier();
+	pg_atomic_write_u64(&ts_my_txn_process->exported[place], count);
+	pg_write_barrier();
+	pg_atomic_write_u32(&ts_my_txn_process->exported_number[place], nexported);
+	pg_atomic_write_u32(&ts_my_txn_process->exported_lxid, ts_proc_lxid(MyProc));
 }
 
 /*
@@ -536,8 +546,18 @@ ts_snapshot_import(const char *id)
 		(proc = BackendIdGetProc((BackendId) backend)) != NULL)
 	{
 		exporter = &ts_txn_processes[proc->pgprocno];
-		if (pg_atomic_read_u32(&exporter->exported_lxid) == lxid)
-			count = pg_atomic_read_u64(&exporter->exported[number % 8]);
+		if (pg_atomic_read_u32(&exporter->exported_lxid) == lxid &&
+			pg_atomic_read_u32(&exporter->exported_number[number % TS_MAX_EXPORTED]) == number)
+		{
+			pg_read_barrier();
+			count = pg_atomic_read_u64(&exporter->exported[number % TS_MAX_EXPORTED]);
+			pg_read_barrier();
+			if (pg_atomic_read_u32(&exporter->exported_number[number % TS_MAX_EXPORTED]) != number)
+				count = 0;
+		}
+		/* an export we have not seen: in REPEATABLE READ there is one count */
+		if (count == 0)
+			count = pg_atomic_read_u64(&exporter->xact_count);
 	}
 	if (count == 0)
 	{
@@ -548,6 +568,7 @@ ts_snapshot_import(const char *id)
 	set_stamp(GetTransactionSnapshot(), count);
 	xact_stamped = true;
 	add_hold(&xact_stamped, count);
+	pg_atomic_write_u64(&ts_my_txn_process->xact_count, count);
 	move_base(count);
 
 	/* what the snapshot needs was kept by the exporter: is it still there? */

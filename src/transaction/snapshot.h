@@ -28,7 +28,7 @@ extern void ts_snapshot_merge_level(int nest_level);
 extern void ts_snapshot_begin_wait(const void *owner);
 extern void ts_snapshot_end_wait(const void *owner);
 extern void ts_snapshot_set_parallel(Snapshot snapshot);
-extern void ts_snapshot_note_exports(Snapshot snapshot);
+extern void ts_snapshot_note_export(void);
 extern void ts_snapshot_import(const char *id);
 
 #endif							/* TS_SNAPSHOT_H */

@@ -738,13 +738,17 @@ commit(void)
 		release_row_locks_to(0);
 		return;
 	}
+	if (TransactionIdIsValid(xid) && !published_xid)
+	{
+		/*
+		 * Too late to be mixed: snapshots that count the xid as committed may
+		 * have been taken already, and have not seen our rows.
+		 */
+		ts_my_txn_process->counters.late_xid++;
+		xid = InvalidTransactionId;
+	}
 	if (TransactionIdIsValid(xid))
 	{
-		if (!published_xid)
-		{
-			ts_my_txn_process->counters.late_xid++;
-			(void) ts_txn_publish_xid();
-		}
 		csn = ts_current_count();
 		aux = (uint16) Min(csn - count_at_pre_commit, TS_AUX_FAR);
 		ts_my_txn_process->counters.commits_mixed++;

@@ -30,6 +30,7 @@ typedef enum TsTxnState
 } TsTxnState;
 
 #define TS_TAG_XIDS		16
+#define TS_MAX_EXPORTED	16
 
 /*
  * A transaction that writes, as others see it.  Live creator words lead here.
@@ -98,9 +99,16 @@ typedef struct TsTxnProcess
 	pg_atomic_uint64 live_word;
 	pg_atomic_uint64 parallel_count;
 
-	/* counts of exported snapshots, by export number modulo; lxid checks */
-	pg_atomic_uint64 exported[8];
+	/*
+	 * Counts of the last snapshots exported by the transaction exported_lxid,
+	 * by export number modulo; the number is checked.  Written in this order.
+	 */
+	pg_atomic_uint64 exported[TS_MAX_EXPORTED];
+	pg_atomic_uint32 exported_number[TS_MAX_EXPORTED];
 	pg_atomic_uint32 exported_lxid;
+
+	/* count of the transaction's snapshot in REPEATABLE READ, else 0 */
+	pg_atomic_uint64 xact_count;
 
 	TsTxnCounters counters;		/* written by the owner */
 } TsTxnProcess;

@@ -224,13 +224,14 @@ fetch_self(TsRow *row)
  * nobody to wait for.
  */
 static TsVersion *
-look_dirty(TsRow *row, Snapshot snapshot, uint64 *rival)
+look_dirty(TsRow *row, Snapshot snapshot, uint64 *rival, bool *changed)
 {
 	TsVersion  *head = ts_row_head(row);
 	TsVersion  *v;
 	uint64		word;
 
 	*rival = 0;
+	*changed = false;
 	snapshot->xmin = snapshot->xmax = InvalidTransactionId;
 	snapshot->speculativeToken = 0;
 	if (head == NULL)
@@ -261,6 +262,11 @@ look_dirty(TsRow *row, Snapshot snapshot, uint64 *rival)
 		return NULL;
 	if ((head->flags & TS_V_DELETED) == 0)
 	{
+		/*
+		 * Updated in place.  (If the rival has gone on and ended since we
+		 * took the head, v may be its own version: not what it seems.)
+		 */
+		*changed = ts_row_head(row) != head;
 		*rival = 0;
 		return head;
 	}
@@ -277,7 +283,11 @@ fetch_dirty(TsRow *row, Snapshot snapshot)
 	for (;;)
 	{
 		uint64		rival;
-		TsVersion  *v = look_dirty(row, snapshot, &rival);
+		bool		changed;
+		TsVersion  *v = look_dirty(row, snapshot, &rival, &changed);
+
+		if (changed)
+			continue;
 
 		/*
 		 * No xid to wait for means to core that there is no rival: true only
