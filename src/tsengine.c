@@ -28,6 +28,7 @@
 #include "access/access.h"
 #include "compat.h"
 #include "memory/arena.h"
+#include "memory/testing.h"
 #include "sql/replace.h"
 #include "storage/garbage.h"
 #include "storage/rowlock.h"
@@ -65,6 +66,7 @@ shmem_request(void)
 	ts_snapshot_request();
 	ts_horizon_request();
 	ts_alias_request();
+	ts_testing_request();
 }
 
 static void
@@ -81,6 +83,7 @@ shmem_startup(void)
 	ts_snapshot_startup();
 	ts_horizon_startup();
 	ts_alias_startup();
+	ts_testing_startup();
 	LWLockRelease(AddinShmemInitLock);
 }
 

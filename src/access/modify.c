@@ -350,6 +350,8 @@ any_attribute_changed(Relation rel, TsVersion *old, TupleTableSlot *slot, Bitmap
 	HeapTupleData tuple;
 	int			member = -1;
 
+	if (attrs == NULL)
+		return false;
 	tuple.t_len = ts_version_tuple(old)->t_len + MINIMAL_TUPLE_OFFSET;
 	tuple.t_data = (HeapTupleHeader) ((char *) ts_version_tuple(old) - MINIMAL_TUPLE_OFFSET);
 	ItemPointerSetInvalid(&tuple.t_self);

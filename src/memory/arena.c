@@ -77,10 +77,6 @@ static LWLockPadded *locks;		/* [0] pages, [1 + class] spans of a class */
 #define page_lock			(&locks[0].lock)
 #define class_lock(c)		(&locks[1 + (c)].lock)
 
-#ifdef TSENGINE_TEST
-uint64		ts_lwlock_count = 0;
-#endif
-
 TsProcess  *ts_my_process = NULL;
 TsProcess  *ts_processes = NULL;
 int			ts_num_processes = 0;
@@ -354,6 +350,7 @@ alloc_small(Size size, TsAllocMode mode)
 	obj = mag->head;
 	mag->head = *(void **) obj;
 	mag->count--;
+	__builtin_prefetch(mag->head, 1);	/* for the next call */
 	return obj;
 }
 

@@ -6,6 +6,9 @@
  * The LWLock acquisitions of this library are counted per process, so that a
  * test can show that common paths take none per row.
  *
+ * Stop points are places in the code where a process stands still while a test
+ * has armed them, so that an interleaving is not left to chance.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef TS_TESTING_H
@@ -15,10 +18,29 @@
 
 #include "storage/lwlock.h"
 
+typedef enum TsStopPoint
+{
+	TS_STOP_PREPARING,			/* pure commit: before its csn is taken */
+	TS_STOP_CSN_TAKEN,			/* pure commit: csn taken, not decided yet */
+	TS_STOP_COMMITTED,			/* decided, versions not stamped yet */
+	TS_STOP_MIXED_ENDED,		/* mixed commit: visible by its xid only */
+	TS_NUM_STOP_POINTS
+} TsStopPoint;
+
 #ifdef TSENGINE_TEST
 extern uint64 ts_lwlock_count;
 
 #define LWLockAcquire(lock, mode)	(ts_lwlock_count++, LWLockAcquire(lock, mode))
+
+extern void ts_testing_request(void);
+extern void ts_testing_startup(void);
+extern void ts_stop_point(TsStopPoint point);
+extern void ts_stop_point_arm(TsStopPoint point, bool on);
+extern bool ts_stop_point_reached(TsStopPoint point);
+#else
+#define ts_testing_request()	((void) 0)
+#define ts_testing_startup()	((void) 0)
+#define ts_stop_point(point)	((void) 0)
 #endif
 
 #endif							/* TS_TESTING_H */

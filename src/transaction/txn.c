@@ -90,6 +90,7 @@ static bool published_xid = false;
 static TsPrepared *prepared = NULL;
 
 #define MAX_LOOSE		4
+#define PREFETCH_DISTANCE 8
 
 typedef struct Loose
 {
@@ -749,6 +750,7 @@ commit(void)
 	}
 	if (TransactionIdIsValid(xid))
 	{
+		ts_stop_point(TS_STOP_MIXED_ENDED);
 		csn = ts_current_count();
 		aux = (uint16) Min(csn - count_at_pre_commit, TS_AUX_FAR);
 		ts_my_txn_process->counters.commits_mixed++;
@@ -757,14 +759,21 @@ commit(void)
 	{
 		pg_atomic_write_u64(&my_txn->floor, ts_current_count());
 		set_phase(my_txn, TS_TXN_PREPARING);
+		ts_stop_point(TS_STOP_PREPARING);
 		csn = take_csn();
+		ts_stop_point(TS_STOP_CSN_TAKEN);
 		ts_my_txn_process->counters.commits_pure++;
 	}
 	pg_atomic_write_u64(&my_txn->csn, csn);
 	set_phase(my_txn, TS_TXN_COMMITTED);
+	ts_stop_point(TS_STOP_COMMITTED);
 
 	for (int64 i = 0; i < nwrites; i++)
+	{
+		if (i + PREFETCH_DISTANCE < nwrites)
+			__builtin_prefetch(writes[i + PREFETCH_DISTANCE].version, 1);
 		ts_write_stamp(&writes[i], csn, xid, aux);
+	}
 	ts_writes_settle(writes, nwrites, csn);
 	release_row_locks_to(0);
 }
