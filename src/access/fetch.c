@@ -147,6 +147,7 @@ version_meant(Relation rel, TsRowRef ref, bool *copy)
 	TsVersion  *v = head;
 	TsVersion  *first_mine = NULL;
 	TsVersion  *last_tuple_mine = NULL;
+	Snapshot	active;
 
 	*copy = false;
 	for (; v != NULL && ts_is_mine(ts_version_creator(v)); v = ts_version_prev(v))
@@ -162,11 +163,12 @@ version_meant(Relation rel, TsRowRef ref, bool *copy)
 			return last_tuple_mine != NULL ? last_tuple_mine : v;
 		return (first_mine->flags & TS_V_INSERTED) ? first_mine : v;
 	}
-	if (ActiveSnapshotSet() && GetActiveSnapshot()->snapshot_type == SNAPSHOT_MVCC)
+	active = ActiveSnapshotSet() ? GetActiveSnapshot() : NULL;
+	if (active != NULL && active->snapshot_type == SNAPSHOT_MVCC)
 	{
 		TsReadView	view;
 
-		ts_read_view_init(&view, GetActiveSnapshot());
+		ts_read_view_init(&view, active);
 		v = ts_row_visible(row, &view);
 		if (v != NULL)
 			return v;

@@ -462,7 +462,7 @@ ts_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId 
 				Snapshot snapshot, Snapshot crosscheck, bool wait, TM_FailureData *tmfd,
 				LockTupleMode *lockmode, bool *update_indexes)
 {
-	Update		u = {0};
+	Update		u;
 	TsVersion  *alias;
 	TsRowRef	ref;
 	TM_Result	result;
@@ -471,8 +471,14 @@ ts_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot, CommandId 
 		elog(ERROR, "tsengine row to be updated does not exist");
 	ts_txn_begin_write(false);
 	ts_txn_reserve_writes(2);
-	u.index_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_ALL);
-	u.key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
+	u.index_attrs = u.key_attrs = NULL;
+	if (rel->rd_rel->relhasindex)
+	{
+		u.index_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_ALL);
+		u.key_attrs = RelationGetIndexAttrBitmap(rel, INDEX_ATTR_BITMAP_KEY);
+	}
+	u.marker = NULL;
+	u.moves = u.key_changed = false;
 	ts_change_init(&u.change, rel, ref, alias, snapshot, cid, LockTupleNoKeyExclusive,
 				   XLTW_Update);
 	u.change.crosscheck = crosscheck;

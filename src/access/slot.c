@@ -78,12 +78,27 @@ slot_clear(TupleTableSlot *slot)
 	tslot->version = tslot->header = NULL;
 }
 
+/* Values that are in the slot's array and point nowhere. */
+static bool
+is_self_contained(TupleTableSlot *slot)
+{
+	TupleDesc	desc = slot->tts_tupleDescriptor;
+
+	if (((TsSlot *) slot)->base.mintuple != NULL)
+		return false;
+	for (int i = 0; i < desc->natts; i++)
+		if (!slot->tts_isnull[i] && !TupleDescAttr(desc, i)->attbyval)
+			return false;
+	return true;
+}
+
 static void
 slot_materialize(TupleTableSlot *slot)
 {
 	TsSlot	   *tslot = (TsSlot *) slot;
 
-	if (TTS_SHOULDFREE(slot))
+	/* a tuple need not be made if nothing has to be kept */
+	if (TTS_SHOULDFREE(slot) || is_self_contained(slot))
 		return;
 	if (tslot->header != NULL)
 		keep_header(tslot, tslot->header);

@@ -81,6 +81,17 @@ try_advance(void)
 	(void) pg_atomic_compare_exchange_u64(&ts_epoch_shared->global, &global, global + 1);
 }
 
+/*
+ * Date a bag.  An epoch read after the last object was unlinked will do for all
+ * in it; the barrier makes sure that it is read after.
+ */
+static void
+close_bag(TsBag *bag)
+{
+	pg_memory_barrier();
+	bag->epoch = pg_atomic_read_u64(&ts_epoch_shared->global);
+}
+
 static uint64
 bag_bytes(const TsBag *bag)
 {
@@ -153,9 +164,12 @@ ts_reclaim(void)
 	{
 		uint64		global;
 
+		if (my->limbo_tail->epoch == 0 && my->limbo_tail->count > 0)
+			close_bag(my->limbo_tail);
 		try_advance();
 		global = pg_atomic_read_u64(&ts_epoch_shared->global);
-		while (my->limbo_head != NULL && my->limbo_head->epoch + 2 <= global)
+		while (my->limbo_head != NULL && my->limbo_head->count > 0 &&
+			   my->limbo_head->epoch + 2 <= global)
 		{
 			TsBag	   *bag = my->limbo_head;
 
@@ -253,9 +267,9 @@ ts_retire(void *ptr, Size size)
 	bag->items[bag->count].ptr = ptr;
 	bag->items[bag->count].size = size;
 	bag->count++;
-	/* what unlinked the object is visible before the epoch is read */
-	pg_memory_barrier();
-	bag->epoch = pg_atomic_read_u64(&ts_epoch_shared->global);
+	bag->epoch = 0;
+	if (bag->count == TS_BAG_ITEMS)
+		close_bag(bag);
 	my->retired_bytes += size;
 }
 

@@ -24,7 +24,8 @@ typedef struct TsMagazine
 typedef struct TsBag
 {
 	struct TsBag *next;
-	uint64		epoch;			/* global epoch at the last addition */
+	uint64		epoch;			/* global epoch after the last addition; 0: not
+								 * dated yet */
 	int			count;
 	struct
 	{

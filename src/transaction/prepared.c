@@ -84,11 +84,7 @@ finish_writes(TsTxn *txn, bool committed)
 	uint64		csn = ts_current_count();
 
 	if (committed)
-	{
-		for (int64 i = 0; i < p->nwrites; i++)
-			ts_write_stamp(&p->writes[i], csn, xid, TS_AUX_FAR);
-		ts_writes_settle(p->writes, p->nwrites, csn);
-	}
+		ts_writes_commit(p->writes, p->nwrites, csn, xid, TS_AUX_FAR);
 	for (int64 i = 0; i < p->nlocks; i++)
 	{
 		TsLockHolder holder = {word, p->locks[i].tag};

@@ -558,11 +558,9 @@ ts_txn_forget_table(TsTable *table)
 }
 
 /* Tell readers directly what became of a version. */
-void
-ts_write_stamp(const TsWrite *write, uint64 csn, TransactionId xid, uint16 aux)
+static inline void
+stamp(TsVersion *version, uint64 csn, TransactionId xid, uint16 aux)
 {
-	TsVersion  *version = write->version;
-
 	if (!TransactionIdIsValid(xid))
 	{
 		pg_atomic_write_u64(&version->creator, csn);
@@ -575,32 +573,43 @@ ts_write_stamp(const TsWrite *write, uint64 csn, TransactionId xid, uint16 aux)
 }
 
 /*
- * What a write set committed at `csn` means for its tables: rows that came and
- * went, and rows that have versions to be collected.  Raises no error.
+ * A write set has committed at `csn` (csn_upper if an xid is given): stamp its
+ * versions, count the rows that came and went, and note those that have
+ * versions to be collected.  A row is noted after its version is stamped: the
+ * collector would find nothing to do otherwise.  Raises no error.
  */
 void
-ts_writes_settle(const TsWrite *set, int64 n, uint64 csn)
+ts_writes_commit(const TsWrite *set, int64 n, uint64 csn, TransactionId xid, uint16 aux)
 {
 	TsTable    *table = NULL;
 	int64		rows = 0;
 
 	for (int64 i = 0; i < n; i++)
 	{
+		TsVersion  *version = set[i].version;
 		TsRowRef	ref = {set[i].block, set[i].index};
-		uint16		flags = set[i].version->flags;
+		uint16		flags = version->flags;
 
-		if (set[i].block->table != table)
+		if (i + PREFETCH_DISTANCE < n)
+		{
+			const TsWrite *ahead = &set[i + PREFETCH_DISTANCE];
+
+			__builtin_prefetch(ahead->version, 1);
+			__builtin_prefetch(&ahead->block->rows[ahead->index], 1);
+		}
+		stamp(version, csn, xid, aux);
+		if (ref.block->table != table)
 		{
 			if (rows != 0)
 				ts_table_add_rows(table, rows);
-			table = set[i].block->table;
+			table = ref.block->table;
 			rows = 0;
 		}
 		if (flags & TS_V_INSERTED)
 			rows++;
 		if (flags & TS_V_DELETED)
 			rows--;
-		if (ts_version_prev(set[i].version) != NULL || (flags & TS_V_DELETED))
+		if (ts_version_prev(version) != NULL || (flags & TS_V_DELETED))
 			ts_garbage_add(ref, csn);
 	}
 	if (rows != 0)
@@ -768,13 +777,7 @@ commit(void)
 	set_phase(my_txn, TS_TXN_COMMITTED);
 	ts_stop_point(TS_STOP_COMMITTED);
 
-	for (int64 i = 0; i < nwrites; i++)
-	{
-		if (i + PREFETCH_DISTANCE < nwrites)
-			__builtin_prefetch(writes[i + PREFETCH_DISTANCE].version, 1);
-		ts_write_stamp(&writes[i], csn, xid, aux);
-	}
-	ts_writes_settle(writes, nwrites, csn);
+	ts_writes_commit(writes, nwrites, csn, xid, aux);
 	release_row_locks_to(0);
 }
 

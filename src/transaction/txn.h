@@ -163,8 +163,8 @@ extern void ts_txn_keep_loose(int n);
 
 /* undoing and finishing, shared with prepared.c */
 extern void ts_write_undo(const TsWrite *write);
-extern void ts_write_stamp(const TsWrite *write, uint64 csn, TransactionId xid, uint16 aux);
-extern void ts_writes_settle(const TsWrite *set, int64 n, uint64 csn);
+extern void ts_writes_commit(const TsWrite *set, int64 n, uint64 csn, TransactionId xid,
+							 uint16 aux);
 extern TsTxn *ts_txn_take_descriptor(void);
 extern void ts_txn_free_descriptor(TsTxn *txn);
 

@@ -208,13 +208,26 @@ committed_now(TsVersion *version)
 	}
 }
 
+/*
+ * SnapshotSelf and SnapshotDirty look at what is there now.  A head that was
+ * taken before its transaction went on and committed would show a state that
+ * never was (a row updated, not yet deleted, and committed): so look again if
+ * the head has changed.
+ */
 static TsVersion *
 fetch_self(TsRow *row)
 {
-	for (TsVersion *v = ts_row_head(row); v != NULL; v = ts_version_prev(v))
-		if (ts_is_mine(ts_version_creator(v)) || committed_now(v))
-			return (v->flags & TS_V_DELETED) ? NULL : v;
-	return NULL;
+	for (;;)
+	{
+		TsVersion  *head = ts_row_head(row);
+		TsVersion  *v = head;
+
+		while (v != NULL && !ts_is_mine(ts_version_creator(v)) && !committed_now(v))
+			v = ts_version_prev(v);
+		pg_read_barrier();
+		if (ts_row_head(row) == head)
+			return v == NULL || (v->flags & TS_V_DELETED) ? NULL : v;
+	}
 }
 
 /*
@@ -224,14 +237,12 @@ fetch_self(TsRow *row)
  * nobody to wait for.
  */
 static TsVersion *
-look_dirty(TsRow *row, Snapshot snapshot, uint64 *rival, bool *changed)
+look_dirty(TsVersion *head, Snapshot snapshot, uint64 *rival)
 {
-	TsVersion  *head = ts_row_head(row);
 	TsVersion  *v;
 	uint64		word;
 
 	*rival = 0;
-	*changed = false;
 	snapshot->xmin = snapshot->xmax = InvalidTransactionId;
 	snapshot->speculativeToken = 0;
 	if (head == NULL)
@@ -262,12 +273,7 @@ look_dirty(TsRow *row, Snapshot snapshot, uint64 *rival, bool *changed)
 		return NULL;
 	if ((head->flags & TS_V_DELETED) == 0)
 	{
-		/*
-		 * Updated in place.  (If the rival has gone on and ended since we
-		 * took the head, v may be its own version: not what it seems.)
-		 */
-		*changed = ts_row_head(row) != head;
-		*rival = 0;
+		*rival = 0;				/* updated in place */
 		return head;
 	}
 	snapshot->xmax = ts_txn_xid_of(word, head->aux);
@@ -283,11 +289,12 @@ fetch_dirty(TsRow *row, Snapshot snapshot)
 	for (;;)
 	{
 		uint64		rival;
-		bool		changed;
-		TsVersion  *v = look_dirty(row, snapshot, &rival, &changed);
+		TsVersion  *head = ts_row_head(row);
+		TsVersion  *v = look_dirty(head, snapshot, &rival);
 
-		if (changed)
-			continue;
+		pg_read_barrier();
+		if (ts_row_head(row) != head)
+			continue;			/* as for fetch_self */
 
 		/*
 		 * No xid to wait for means to core that there is no rival: true only
