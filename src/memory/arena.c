@@ -467,6 +467,13 @@ ts_free(void *ptr, Size size)
 		magazine_flush(class_index, batch);
 }
 
+/* Is less than a quarter of the arena free?  Then no process hoards memory. */
+bool
+ts_arena_is_tight(void)
+{
+	return pg_atomic_read_u64(&arena->free_pages) * 4 < arena->npages;
+}
+
 void
 ts_arena_get_stats(TsArenaStats *stats)
 {

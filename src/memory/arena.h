@@ -62,6 +62,7 @@ extern void *ts_alloc(Size size, TsAllocMode mode);
 extern void *ts_alloc_or_error(Size size, TsAllocMode mode);
 extern void ts_free(void *ptr, Size size);
 extern void ts_arena_out_of_memory(Size request) pg_attribute_noreturn();
+extern bool ts_arena_is_tight(void);
 extern void ts_arena_get_stats(TsArenaStats *stats);
 
 /* for process exit */

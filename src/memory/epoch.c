@@ -127,26 +127,32 @@ ts_epoch_retired_bytes(void)
 	return bytes;
 }
 
-/* Adopt one bag that an exited process left behind. */
+/* Adopt what exited processes left behind: bags that are dated. */
 static void
-adopt_orphan(void)
+adopt_orphans(void)
 {
-	TsBag	   *bag;
+	TsProcess  *my = ts_my_process;
+	TsBag	   *first;
+	TsBag	   *last;
 	LWLock	   *lock = &GetNamedLWLockTranche("TsengineEpoch")->lock;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	bag = ts_epoch_shared->orphans;
-	if (bag != NULL)
-		ts_epoch_shared->orphans = bag->next;
+	first = ts_epoch_shared->orphans;
+	ts_epoch_shared->orphans = NULL;
 	LWLockRelease(lock);
-	if (bag == NULL)
+	if (first == NULL)
 		return;
-	/* at the head: it is at least as old as what we retire from now on */
-	ts_my_process->retired_bytes += bag_bytes(bag);
-	bag->next = ts_my_process->limbo_head;
-	ts_my_process->limbo_head = bag;
-	if (ts_my_process->limbo_tail == NULL)
-		ts_my_process->limbo_tail = bag;
+	for (last = first;; last = last->next)
+	{
+		my->retired_bytes += bag_bytes(last);
+		if (last->next == NULL)
+			break;
+	}
+	/* at the head: they are about as old as what is there */
+	last->next = my->limbo_head;
+	my->limbo_head = first;
+	if (my->limbo_tail == NULL)
+		my->limbo_tail = last;
 }
 
 /*
@@ -159,7 +165,7 @@ ts_reclaim(void)
 	TsProcess  *my = ts_my_process;
 
 	if (ts_epoch_shared->orphans != NULL)	/* unlocked look: a hint only */
-		adopt_orphan();
+		adopt_orphans();
 	for (int round = 0; round < 3 && my->limbo_head != NULL; round++)
 	{
 		uint64		global;

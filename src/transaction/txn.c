@@ -640,6 +640,11 @@ finish_transaction(void)
 		max_writes = max_row_locks = 0;
 		max_levels = 0;
 	}
+	if (unlikely(ts_arena_is_tight()))
+	{
+		ts_reclaim();
+		ts_arena_flush_magazines();
+	}
 	ts_snapshot_end_transaction();
 }
 
