@@ -146,10 +146,9 @@ copy_version(TupleDesc desc, TsVersion *source)
 	if ((source->flags & TS_V_DELETED) == 0 &&
 		HeapTupleHeaderGetNatts(ts_version_tuple(source)) < desc->natts)
 	{
-		HeapTupleData tuple = {0};
+		HeapTupleData tuple;
 
-		tuple.t_len = ts_version_tuple(source)->t_len + MINIMAL_TUPLE_OFFSET;
-		tuple.t_data = (HeapTupleHeader) ((char *) ts_version_tuple(source) - MINIMAL_TUPLE_OFFSET);
+		ts_version_as_heap_tuple(source, &tuple);
 		expanded = minimal_expand_tuple(&tuple, desc);
 		size = TS_VERSION_HEADER + expanded->t_len;
 	}

@@ -352,10 +352,7 @@ any_attribute_changed(Relation rel, TsVersion *old, TupleTableSlot *slot, Bitmap
 
 	if (attrs == NULL)
 		return false;
-	tuple.t_len = ts_version_tuple(old)->t_len + MINIMAL_TUPLE_OFFSET;
-	tuple.t_data = (HeapTupleHeader) ((char *) ts_version_tuple(old) - MINIMAL_TUPLE_OFFSET);
-	ItemPointerSetInvalid(&tuple.t_self);
-	tuple.t_tableOid = RelationGetRelid(rel);
+	ts_version_as_heap_tuple(old, &tuple);
 	while ((member = bms_next_member(attrs, member)) >= 0)
 		if (!attribute_equal(RelationGetDescr(rel), &tuple, slot,
 							 member + FirstLowInvalidHeapAttributeNumber))

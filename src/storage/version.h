@@ -102,6 +102,16 @@ ts_version_size(const TsVersion *v)
 	return TS_VERSION_HEADER + ((const MinimalTupleData *) v->body)->t_len;
 }
 
+/* The version's tuple for functions that take heap tuples; it is not copied. */
+static inline void
+ts_version_as_heap_tuple(TsVersion *v, HeapTuple tuple)
+{
+	tuple->t_len = ts_version_tuple(v)->t_len + MINIMAL_TUPLE_OFFSET;
+	tuple->t_data = (HeapTupleHeader) ((char *) ts_version_tuple(v) - MINIMAL_TUPLE_OFFSET);
+	ItemPointerSetInvalid(&tuple->t_self);
+	tuple->t_tableOid = InvalidOid;
+}
+
 static inline TsVersion *
 ts_version_prev(TsVersion *v)
 {

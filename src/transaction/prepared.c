@@ -118,9 +118,7 @@ ts_prepared_finish(TsTxn *txn, uint64 seq)
 			ts_table_drop(committed ? p->commit_drops[i] : p->abort_drops[i], InvalidBackendId);
 		txn->prepared = NULL;
 		ts_free(p, p->size);
-		pg_write_barrier();
-		pg_atomic_write_u64(&txn->state, (((seq + 1) & TS_LIVE_SEQ_MASK) << 4) | TS_TXN_FREE);
-		pg_atomic_write_u32(&txn->xid, InvalidTransactionId);
+		ts_txn_reset_descriptor(txn);
 		ts_txn_free_descriptor(txn);
 	}
 	LWLockRelease(finish_lock);

@@ -253,8 +253,8 @@ set_phase(TsTxn *txn, TsTxnState phase)
 }
 
 /* The descriptor stands for nobody; the next sequence is for the next one. */
-static void
-reset_descriptor(TsTxn *txn)
+void
+ts_txn_reset_descriptor(TsTxn *txn)
 {
 	uint64		seq = ts_txn_seq(pg_atomic_read_u64(&txn->state));
 
@@ -622,7 +622,7 @@ finish_transaction(void)
 	if (ts_txn_end_hook != NULL)
 		ts_txn_end_hook();
 	if (my_txn != NULL && ts_my_live_word != 0)
-		reset_descriptor(my_txn);
+		ts_txn_reset_descriptor(my_txn);
 	ts_my_live_word = 0;
 	nwrites = 0;
 	nrow_locks = 0;

@@ -166,6 +166,7 @@ extern void ts_write_undo(const TsWrite *write);
 extern void ts_writes_commit(const TsWrite *set, int64 n, uint64 csn, TransactionId xid,
 							 uint16 aux);
 extern TsTxn *ts_txn_take_descriptor(void);
+extern void ts_txn_reset_descriptor(TsTxn *txn);
 extern void ts_txn_free_descriptor(TsTxn *txn);
 
 /* set by the access layer: a version of mine is undone (aliases) */
