@@ -21,6 +21,7 @@
 #include "access/access.h"
 #include "memory/epoch.h"
 #include "storage/garbage.h"
+#include "storage/log.h"
 #include "transaction/txn.h"
 
 /* Evaluation of an index's columns over a slot. */
@@ -161,6 +162,8 @@ mark_indexed(TsTable *table)
 {
 	if (pg_atomic_read_u32(&table->indexed) == 2)
 		return;
+	if (table->persistence == RELPERSISTENCE_PERMANENT)
+		ts_log_indexed(table->rnode);
 	pg_atomic_write_u32(&table->indexed, 1);
 	ts_epoch_wait_grace();
 	pg_atomic_write_u32(&table->indexed, 2);

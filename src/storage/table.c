@@ -3,8 +3,9 @@
  * table.c
  *	  The directory of tables, their blocks, and the allotment of TIDs.
  *
- * A table is found by its relation file number, so that DROP, TRUNCATE and
- * rewrites follow PostgreSQL's own rules.  TsTable structs are type-stable:
+ * A table is found by database and relation file number, so that DROP, TRUNCATE
+ * and rewrites follow PostgreSQL's own rules.  The tablespace is left out: ALTER
+ * DATABASE SET TABLESPACE changes it without a word to us.  TsTable structs are type-stable:
  * they are reused for other tables but never given back, so a stale pointer
  * still points to a TsTable whose generation tells that it is stale.
  *
@@ -15,6 +16,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_class.h"
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
 #include "miscadmin.h"
@@ -25,6 +27,7 @@
 
 #include "memory/arena.h"
 #include "memory/epoch.h"
+#include "storage/log.h"
 #include "storage/table.h"
 
 #define DIRECTORY_BUCKETS	4096
@@ -120,9 +123,16 @@ ts_table_startup(void)
 static TsTable **
 bucket_of(RelFileNode rnode)
 {
-	uint32		h = rnode.relNode * 0x9E3779B1u ^ rnode.dbNode * 0x85EBCA77u ^ rnode.spcNode;
+	uint32		h = rnode.relNode * 0x9E3779B1u ^ rnode.dbNode * 0x85EBCA77u;
 
 	return &directory->buckets[(h ^ h >> 16) % DIRECTORY_BUCKETS];
+}
+
+static inline bool
+is_table_of(const TsTable *table, RelFileNode rnode, BackendId backend)
+{
+	return table->rnode.relNode == rnode.relNode && table->rnode.dbNode == rnode.dbNode &&
+		table->backend == backend;
 }
 
 static TsTable *
@@ -130,8 +140,7 @@ bucket_find(RelFileNode rnode, BackendId backend)
 {
 	TsTable    *table = *bucket_of(rnode);
 
-	while (table != NULL &&
-		   !(RelFileNodeEquals(table->rnode, rnode) && table->backend == backend))
+	while (table != NULL && !is_table_of(table, rnode, backend))
 		table = table->hash_next;
 	return table;
 }
@@ -143,6 +152,10 @@ table_reset(TsTable *table)
 	pg_atomic_write_u32(&table->nblocks, TS_FIRST_BLOCK);
 	pg_atomic_write_u64(&table->rows, 0);
 	pg_atomic_write_u64(&table->rows_at_vacuum, 0);
+	pg_atomic_write_u32(&table->load, TS_TABLE_READY);
+	pg_atomic_write_u32(&table->load_left, 0);
+	table->damaged_file = 0;
+	table->logged_blocks = TS_FIRST_BLOCK;
 	table->free_head = NULL;
 	memset(table->segment, 0, sizeof(table->segment));
 }
@@ -172,11 +185,12 @@ table_struct_get(void)
 }
 
 /*
- * Make a table for a relation file, or return the one there is.  Raises 53200 when the arena is full.
- * Undone by ts_table_drop(), which follows the file's life.
+ * Make a table for a relation file, or return the one there is.  Raises 53200
+ * when the arena is full.  Undone by ts_table_drop(), which follows the file's
+ * life.
  */
 TsTable *
-ts_table_create(RelFileNode rnode, BackendId backend)
+ts_table_create(RelFileNode rnode, BackendId backend, char persistence)
 {
 	TsTable    *table = table_struct_get();
 	TsTable   **bucket = bucket_of(rnode);
@@ -184,6 +198,7 @@ ts_table_create(RelFileNode rnode, BackendId backend)
 
 	table->rnode = rnode;
 	table->backend = backend;
+	table->persistence = persistence;
 	pg_atomic_write_u32(&table->indexed, 0);
 	table_reset(table);
 	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
@@ -202,6 +217,11 @@ ts_table_create(RelFileNode rnode, BackendId backend)
 		table = other;
 	}
 	LWLockRelease(directory_lock);
+	if (table->rnode.spcNode != rnode.spcNode)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("relation file number %u is in use in another tablespace", rnode.relNode),
+				 errhint("Repeat the command; it will get another number.")));
 	return table;
 }
 
@@ -213,6 +233,8 @@ ts_table_find(RelFileNode rnode, BackendId backend)
 
 	LWLockAcquire(directory_lock, LW_SHARED);
 	table = bucket_find(rnode, backend);
+	if (table != NULL)
+		table->rnode.spcNode = rnode.spcNode;	/* the same for all who look */
 	LWLockRelease(directory_lock);
 	return table;
 }
@@ -242,7 +264,7 @@ ts_table_drop(RelFileNode rnode, BackendId backend)
 	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
 	for (link = bucket_of(rnode); *link != NULL; link = &(*link)->hash_next)
 	{
-		if (RelFileNodeEquals((*link)->rnode, rnode) && (*link)->backend == backend)
+		if (is_table_of(*link, rnode, backend))
 		{
 			unlink_table(link);
 			break;
@@ -293,6 +315,48 @@ ts_table_empty(TsTable *table)
 	remains->drop_next = directory->dropped;
 	directory->dropped = remains;
 	LWLockRelease(directory_lock);
+}
+
+/* Copy what is in the directory to `refs`, at most `max`; returns how many there are. */
+static int
+list_tables(TsTableRef *refs, int max)
+{
+	int			n = 0;
+
+	LWLockAcquire(directory_lock, LW_SHARED);
+	for (int i = 0; i < DIRECTORY_BUCKETS; i++)
+	{
+		for (TsTable *table = directory->buckets[i]; table != NULL; table = table->hash_next)
+		{
+			if (table->persistence == RELPERSISTENCE_TEMP)
+				continue;
+			if (n < max)
+				refs[n] = (TsTableRef) {
+					table, pg_atomic_read_u64(&table->generation), table->rnode,
+					table->persistence, ts_table_nblocks(table)
+				};
+			n++;
+		}
+	}
+	LWLockRelease(directory_lock);
+	return n;
+}
+
+/* All tables but temporary ones, in a palloc'd array. */
+TsTableRef *
+ts_table_list(int *n)
+{
+	int			max = 0;
+	TsTableRef *refs = NULL;
+
+	while ((*n = list_tables(refs, max)) > max)
+	{
+		max = *n + 16;
+		if (refs != NULL)
+			pfree(refs);
+		refs = palloc_extended(max * sizeof(TsTableRef), MCXT_ALLOC_HUGE);
+	}
+	return refs;
 }
 
 static void
@@ -367,15 +431,17 @@ ts_table_free_dropped(void)
 /*
  * Make room for one more block.  Called with the table's lock held, with
  * memory for the block and, where a new one is due, for the segment.  Returns
- * false if the segment is missing.
+ * false if the segment or the WAL's word for the block's TIDs is missing.
  */
 static bool
-append_block(TsTable *table, TsBlock *block, void **segment)
+append_block(TsTable *table, TsBlock *block, void **segment, bool owned)
 {
 	BlockNumber blkno = pg_atomic_read_u32(&table->nblocks);
 	uint32		offset;
 	int			k = ts_segment_of_block(blkno, &offset);
 
+	if (table->persistence == RELPERSISTENCE_PERMANENT && blkno >= table->logged_blocks)
+		return false;
 	if (table->segment[k] == NULL)
 	{
 		if (*segment == NULL)
@@ -387,9 +453,13 @@ append_block(TsTable *table, TsBlock *block, void **segment)
 	block->blkno = blkno;
 	pg_atomic_init_u32(&block->nfree, TS_ROWS_PER_BLOCK);
 	pg_atomic_init_u32(&block->limit, 0);
-	block->owned = true;
+	block->owned = owned;
 	block->listed = false;
 	block->next_free = NULL;
+	block->place = (TsImagePlace) {0};
+	block->image_bytes = 0;
+	pg_atomic_init_u32(&block->load, TS_BLOCK_LOADED);
+	pg_atomic_init_u32(&block->dirty, 0);
 	for (int i = 0; i < TS_ROWS_PER_BLOCK; i++)
 		pg_atomic_init_u64(&block->rows[i], TS_ROW_FREE);
 	table->segment[k][offset] = block;
@@ -400,36 +470,70 @@ append_block(TsTable *table, TsBlock *block, void **segment)
 	return true;
 }
 
-/* A new block, owned by this process, or NULL if the arena is full. */
-static TsBlock *
-extend_table(TsTable *table)
+/*
+ * Let the WAL know of blocks about to be used, in batches.  Raises an error if
+ * it cannot be written.
+ */
+static void
+log_more_blocks(TsTable *table)
 {
-	TsBlock    *block = ts_alloc(sizeof(TsBlock), TS_ALLOC_NORMAL);
+	BlockNumber nblocks = ts_table_nblocks(table);
+	BlockNumber to = nblocks + Max(8, Min(nblocks / 8, 4096));
+
+	ts_log_extend(table->rnode, to);
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	table->logged_blocks = Max(table->logged_blocks, to);
+	LWLockRelease(&table->lock);
+}
+
+/*
+ * A new block, owned by this process or by nobody, or NULL if the arena is
+ * full.  Raises an error if it cannot be logged.
+ */
+static TsBlock *
+extend_table(TsTable *table, bool owned, TsAllocMode mode)
+{
 	void	   *segment = NULL;
 	Size		segment_size = 0;
+	TsBlock    *block;
 
-	if (block == NULL)
+	if (table->persistence == RELPERSISTENCE_PERMANENT &&
+		ts_table_nblocks(table) >= table->logged_blocks)	/* unlocked: checked again */
+		log_more_blocks(table);
+	block = ts_alloc(sizeof(TsBlock), mode);
+	if (block == NULL || ts_table_nblocks(table) >= TS_MAX_BLOCK)
+	{
+		if (block != NULL)
+			ts_free(block, sizeof(TsBlock));
 		return NULL;
+	}
 	for (;;)
 	{
 		bool		done;
+		bool		unlogged;
 		uint32		offset;
 		int			k;
 
 		LWLockAcquire(&table->lock, LW_EXCLUSIVE);
-		done = append_block(table, block, &segment);
-		k = ts_segment_of_block(pg_atomic_read_u32(&table->nblocks), &offset);
+		k = ts_segment_of_block(ts_table_nblocks(table), &offset);
+		done = append_block(table, block, &segment, owned);
+		unlogged = table->persistence == RELPERSISTENCE_PERMANENT &&
+			ts_table_nblocks(table) >= table->logged_blocks;
 		LWLockRelease(&table->lock);
 		if (segment != NULL)
 			ts_free(segment, segment_size);
 		if (done)
 			return block;
-		segment_size = (sizeof(TsBlock *) * TS_FIRST_SEGMENT) << k;
-		segment = ts_alloc(segment_size, TS_ALLOC_NORMAL);
-		if (segment == NULL || ts_table_nblocks(table) >= TS_MAX_BLOCK)
+		if (unlogged)
 		{
-			if (segment != NULL)
-				ts_free(segment, segment_size);
+			/* the others' blocks have used up the batch */
+			ts_free(block, sizeof(TsBlock));
+			return extend_table(table, owned, mode);
+		}
+		segment_size = (sizeof(TsBlock *) * TS_FIRST_SEGMENT) << k;
+		segment = ts_alloc(segment_size, mode);
+		if (segment == NULL)
+		{
 			ts_free(block, sizeof(TsBlock));
 			return NULL;
 		}
@@ -443,12 +547,27 @@ extend_table(TsTable *table)
 TsBlock *
 ts_table_append_block(TsTable *table)
 {
-	TsBlock    *block = extend_table(table);
+	TsBlock    *block = extend_table(table, false, TS_ALLOC_NORMAL);
 
 	if (block == NULL)
 		ts_arena_out_of_memory(sizeof(TsBlock));
-	block->owned = false;
 	return block;
+}
+
+/*
+ * For recovery and loading: make sure that blocks below nblocks exist, without
+ * a word to the WAL.  False if the arena is full, its reserve included.
+ */
+bool
+ts_table_ensure_blocks(TsTable *table, BlockNumber nblocks)
+{
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	table->logged_blocks = Max(table->logged_blocks, nblocks);
+	LWLockRelease(&table->lock);
+	while (ts_table_nblocks(table) < nblocks)
+		if (extend_table(table, false, TS_ALLOC_RESERVE) == NULL)
+			return false;
+	return true;
 }
 
 static TsBlock *
@@ -594,7 +713,7 @@ ts_table_reserve_row(TsTable *table, TsRowRef *ref)
 		}
 		block = take_listed_block(table);
 		if (block == NULL)
-			block = extend_table(table);
+			block = extend_table(table, true, TS_ALLOC_NORMAL);
 		if (block == NULL)
 			return false;
 		own->block = block;

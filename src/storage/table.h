@@ -16,6 +16,7 @@
 #include "storage/relfilenode.h"
 #include "utils/relcache.h"
 
+#include "storage/image.h"
 #include "storage/version.h"
 
 #define TS_ROWS_PER_BLOCK	256
@@ -46,7 +47,19 @@ typedef struct TsBlock
 	bool		listed;			/* in the table's list of blocks with room */
 	struct TsBlock *next_free;
 
+	/* the block's image; written by who writes or loads images */
+	TsImagePlace place;
+	uint64		image_bytes;
+	pg_atomic_uint32 load;		/* TsBlockLoad */
+
 	TsRow		rows[TS_ROWS_PER_BLOCK];
+
+	/*
+	 * Committed content has changed since the image was begun.  Set (release)
+	 * after the change; cleared (exchange, full barrier) before the rows are
+	 * read for an image.  Away from the fields that readers look at.
+	 */
+	pg_atomic_uint32 dirty;
 } TsBlock;
 
 struct TsTable
@@ -54,6 +67,7 @@ struct TsTable
 	/* identity; constant while `live` */
 	RelFileNode rnode;
 	BackendId	backend;
+	char		persistence;	/* RELPERSISTENCE_* */
 	TsTable    *hash_next;		/* under the directory lock */
 
 	/*
@@ -81,6 +95,18 @@ struct TsTable
 	TsBlock    *free_head;
 	TsTable    *drop_next;		/* in the list of tables to be freed */
 	uint64		drop_epoch;		/* epoch at which it was put there */
+
+	/*
+	 * Loading after a start (durability/load.c).  While not TS_TABLE_READY only
+	 * recovery and loaders touch the rows.
+	 */
+	pg_atomic_uint32 load;		/* TsTableLoad */
+	pg_atomic_uint32 load_next; /* next block to be claimed by a loader */
+	pg_atomic_uint32 load_left; /* blocks that are not loaded yet */
+	uint32		damaged_file;	/* TS_TABLE_DAMAGED: the image file; constant */
+
+	/* blocks whose TIDs may be in use as far as the WAL knows; under lock */
+	BlockNumber logged_blocks;
 
 	/* rows seen by the last VACUUM, for estimates; 0: none yet */
 	pg_atomic_uint64 rows_at_vacuum;
@@ -146,6 +172,17 @@ ts_table_nblocks(TsTable *table)
 }
 
 /*
+ * To be called after a change of the block's committed content (a stamp).  See
+ * TsBlock.dirty.
+ */
+static inline void
+ts_block_changed(TsBlock *block)
+{
+	pg_write_barrier();
+	pg_atomic_write_u32(&block->dirty, 1);
+}
+
+/*
  * Runs before the memory of dropped tables is freed, and now and then in the
  * garbage collector: see prepared.c.
  */
@@ -156,7 +193,7 @@ extern void ts_table_startup(void);
 extern bool ts_started_after_shutdown(void);
 extern bool ts_large_table_exists(void);
 
-extern TsTable *ts_table_create(RelFileNode rnode, BackendId backend);
+extern TsTable *ts_table_create(RelFileNode rnode, BackendId backend, char persistence);
 extern TsTable *ts_table_find(RelFileNode rnode, BackendId backend);
 extern void ts_table_drop(RelFileNode rnode, BackendId backend);
 extern void ts_table_drop_database(Oid dboid);
@@ -166,11 +203,27 @@ extern bool ts_table_any_dropped(void);
 
 extern bool ts_table_reserve_row(TsTable *table, TsRowRef *ref);
 extern TsBlock *ts_table_append_block(TsTable *table);
+extern bool ts_table_ensure_blocks(TsTable *table, BlockNumber nblocks);
 extern void ts_table_rows_freed(TsBlock *block, uint32 nfreed);
 extern double ts_table_live_rows(TsTable *table);
 extern void ts_table_release_blocks(void);
 extern void ts_table_end_transaction(void);
 extern void ts_table_add_rows(TsTable *table, int64 rows);
+
+/*
+ * A permanent or unlogged table as it was when listed.  Inside an epoch section
+ * its blocks may be looked at if the generation is still the same.
+ */
+typedef struct TsTableRef
+{
+	TsTable    *table;
+	uint64		generation;
+	RelFileNode rnode;
+	char		persistence;
+	BlockNumber nblocks;
+} TsTableRef;
+
+extern TsTableRef *ts_table_list(int *n);
 
 /* memory that rows take in a table, for statistics */
 typedef struct TsTableStats

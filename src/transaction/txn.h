@@ -32,6 +32,29 @@ typedef enum TsTxnState
 #define TS_TAG_XIDS		16
 #define TS_MAX_EXPORTED	16
 
+/* One entry of the write set. */
+typedef struct TsWrite
+{
+	TsBlock    *block;
+	uint32		index;
+	uint32		carried;		/* marker of a move that carried row locks */
+	TsVersion  *version;		/* NULL: taken back */
+} TsWrite;
+
+/*
+ * Writes of an undecided transaction with an xid that are in the WAL already,
+ * or have outlived their session (PREPARE), in the order in which they were
+ * made; the chunks are linked from the newest to the oldest.  In the arena.
+ */
+typedef struct TsLogged
+{
+	struct TsLogged *next;
+	Size		size;			/* of this chunk, for ts_free */
+	TransactionId xid;			/* of the (sub)transaction that wrote */
+	int			n;
+	TsWrite		writes[FLEXIBLE_ARRAY_MEMBER];
+} TsLogged;
+
 /*
  * A transaction that writes, as others see it.  Live creator words lead here.
  */
@@ -64,9 +87,24 @@ typedef struct TsTxn
 	/* tag << 32 | xid of subtransactions that have an xid, by tag modulo */
 	pg_atomic_uint64 tag_xid[TS_TAG_XIDS];
 
-	struct TsPrepared *prepared;	/* state PREPARED only */
+	/*
+	 * Not 0 while records of an undecided transaction are inserted and not yet
+	 * in `logged`.  Set (full barrier) before XLogInsert, cleared (release)
+	 * after the chunk is linked.  A pure transaction shows the same by
+	 * PREPARING and COMMITTED.
+	 */
+	pg_atomic_uint32 logging;
+
+	/*
+	 * Changed under `logged_lock` exclusively, by the owner, or by whoever
+	 * finishes a prepared transaction.  An image walks it under the lock, so
+	 * versions are undone and freed, and the list let go, only under it.
+	 */
+	LWLock		logged_lock;
+	TsLogged   *logged;
+
+	struct TsPrepared *prepared;	/* state PREPARED only, or NULL */
 	int			next_free;		/* under the descriptor lock */
-	char		pad[32];
 } TsTxn;
 
 #define ts_txn_seq(state)		((state) >> 4)
@@ -128,15 +166,6 @@ ts_txn_of_word(uint64 live_word)
 	return &ts_txns[ts_live_slot(live_word)];
 }
 
-/* One entry of the write set. */
-typedef struct TsWrite
-{
-	TsBlock    *block;
-	uint32		index;
-	uint32		carried;		/* marker of a move that carried row locks */
-	TsVersion  *version;
-} TsWrite;
-
 extern void ts_txn_request(void);
 extern void ts_txn_startup(void);
 extern void ts_txn_attach(void);
@@ -180,30 +209,50 @@ extern void ts_txn_await_change(TsTxn *txn, uint64 state);
 extern bool ts_txn_wait(uint64 live_word, uint16 tag, LockWaitPolicy policy,
 						Relation rel, ItemPointer tid, XLTW_Oper oper);
 
-/* prepared.c */
+/*
+ * prepared.c: what PREPARE leaves behind besides the logged writes, in the
+ * arena.  Transactions that recovery finds undecided look the same, without
+ * this struct if they have not been prepared.
+ */
 typedef struct TsPreparedLock
 {
 	TsRowRef	ref;
 	uint16		tag;
+	uint16		mode;			/* LockTupleMode */
 } TsPreparedLock;
 
 typedef struct TsPrepared
 {
 	Size		size;
-	int64		nwrites;
 	int64		nlocks;
 	int			ncommit_drops;
 	int			nabort_drops;
-	TsWrite    *writes;
 	TsPreparedLock *locks;
 	RelFileNode *commit_drops;
 	RelFileNode *abort_drops;
 } TsPrepared;
 
-extern TsPrepared *ts_prepared_build(const TsWrite *writes, int64 nwrites,
-									 const TsPreparedLock *locks, int64 nlocks);
+extern TsPrepared *ts_prepared_alloc(int64 nlocks, int ncommit_drops, int nabort_drops);
 extern void ts_prepared_finish(TsTxn *txn, uint64 seq);
 extern void ts_prepared_finish_all(void);
 extern void ts_prepared_startup(void);
+
+/*
+ * For recovery and for loading an image: the undecided transaction with this
+ * top-level xid, made if there is none; NULL if there is none and `make` is
+ * false.  Its state is PREPARED: the xid decides.  Used by one process at a
+ * time (the one that redoes or that loads the manifest).
+ */
+extern TsTxn *ts_undecided_txn(TransactionId xid, bool make);
+
+/*
+ * Put a version made by an undecided transaction onto its row; `version` has
+ * its flags and body, the rest is filled in.  The row's head must not belong
+ * to another undecided transaction.  Raises 53200 (reserve included).
+ */
+extern void ts_undecided_write(TsTxn *txn, TransactionId xid, TsRowRef ref, TsVersion *version);
+
+/* Walk a write set that is logged; used by images under txn->logged_lock. */
+extern int	ts_txn_count(void);
 
 #endif							/* TS_TXN_H */

@@ -1,0 +1,35 @@
+/*-------------------------------------------------------------------------
+ *
+ * log.h
+ *	  What storage asks of the durability layer: records about tables.
+ *
+ * All insert a WAL record and raise an error if that is not possible now (no
+ * guard, single-user mode).  Tables that are not permanent are not logged.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TS_STORAGE_LOG_H
+#define TS_STORAGE_LOG_H
+
+#include "postgres.h"
+
+#include "storage/block.h"
+#include "storage/relfilenode.h"
+
+/* A table begins to exist, empty.  Undone by the fate of its relation file. */
+extern void ts_log_create(RelFileNode rnode);
+
+/* A table made in this very (sub)transaction is emptied in place. */
+extern void ts_log_empty(RelFileNode rnode);
+
+/*
+ * TIDs of blocks below `nblocks` may be used from now on: entries for them in
+ * indexes of other access methods are logged before our rows are.  Raises no
+ * error but for the reasons above.
+ */
+extern void ts_log_extend(RelFileNode rnode, BlockNumber nblocks);
+
+/* From now on entries in indexes that VACUUM cleans may lead to the table's TIDs. */
+extern void ts_log_indexed(RelFileNode rnode);
+
+#endif							/* TS_STORAGE_LOG_H */
