@@ -17,6 +17,8 @@
 
 #include "postgres.h"
 
+#include "storage/image.h"
+
 #define TS_IMAGE_DIR		"pg_tsengine"
 
 /* bytes of a file page, header included */
@@ -24,14 +26,6 @@
 
 /* in every page header; a newer one is refused */
 #define TS_IMAGE_FORMAT		1
-
-/* A place in an image file: where a piece of the stream begins. */
-typedef struct TsImagePlace
-{
-	uint32		file;
-	uint32		page;
-	uint32		offset;			/* in the page's payload */
-} TsImagePlace;
 
 extern const char *ts_image_io_method(void);
 
