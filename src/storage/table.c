@@ -155,6 +155,7 @@ table_reset(TsTable *table)
 	pg_atomic_write_u32(&table->load, TS_TABLE_READY);
 	pg_atomic_write_u32(&table->load_left, 0);
 	table->damaged_file = 0;
+	table->creator_xid = InvalidTransactionId;
 	table->logged_blocks = TS_FIRST_BLOCK;
 	table->free_head = NULL;
 	memset(table->segment, 0, sizeof(table->segment));

@@ -68,6 +68,12 @@ struct TsTable
 	RelFileNode rnode;
 	BackendId	backend;
 	char		persistence;	/* RELPERSISTENCE_* */
+
+	/*
+	 * Top-level xid that made a permanent table, until an image finds it
+	 * committed: after a crash the table goes unless that xid has committed.
+	 */
+	TransactionId creator_xid;
 	TsTable    *hash_next;		/* under the directory lock */
 
 	/*
