@@ -45,6 +45,9 @@ PG_CFLAGS = -std=gnu11 -fvisibility=hidden -Wextra -Wno-unused-parameter -Wno-si
 
 EXTRA_CLEAN = $(OBJS:.o=.d) .build-flags
 
+# io_uring for the files of the checkpoint image
+SHLIB_LINK += -luring
+
 # Debian's server is configured with LLVM. Bitcode would need clang in the very
 # version the server was built with and would gain nothing here.
 override with_llvm = no

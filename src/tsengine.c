@@ -27,6 +27,8 @@
 
 #include "access/access.h"
 #include "compat.h"
+#include "durability/fault.h"
+#include "durability/imageio.h"
 #include "memory/arena.h"
 #include "memory/testing.h"
 #include "sql/replace.h"
@@ -322,6 +324,14 @@ define_settings(void)
 							256 * 1024, 16 * 1024, MAX_KILOBYTES,
 							PGC_POSTMASTER, GUC_UNIT_KB,
 							NULL, NULL, NULL);
+	DefineCustomEnumVariable("tsengine.io_method",
+							 "How image files are read and written.",
+							 "\"auto\" means io_uring where the system allows it.",
+							 &ts_io_method,
+							 TS_IO_AUTO, ts_io_method_options,
+							 PGC_POSTMASTER, 0,
+							 NULL, NULL, NULL);
+	ts_fault_define_setting();
 	MarkGUCPrefixReserved("tsengine");
 }
 

@@ -162,9 +162,10 @@ mark_indexed(TsTable *table)
 {
 	if (pg_atomic_read_u32(&table->indexed) == 2)
 		return;
+	/* before the record: an image must not be behind its LSN */
+	pg_atomic_write_u32(&table->indexed, 1);
 	if (table->persistence == RELPERSISTENCE_PERMANENT)
 		ts_log_indexed(table->rnode);
-	pg_atomic_write_u32(&table->indexed, 1);
 	ts_epoch_wait_grace();
 	pg_atomic_write_u32(&table->indexed, 2);
 }

@@ -20,12 +20,13 @@
 #define TS_RMGR_NAME		"tsengine"
 
 /* record types, in the upper four bits of xl_info */
-#define TS_WAL_ROWS			0x00
-#define TS_WAL_CREATE		0x10	/* TsWalTable */
-#define TS_WAL_EMPTY		0x20	/* TsWalTable */
-#define TS_WAL_EXTEND		0x30	/* TsWalTable */
-#define TS_WAL_INDEXED		0x40	/* TsWalTable */
-#define TS_WAL_PREPARE		0x50	/* TsWalPrepare */
+#define TS_WAL_PURE			0x00	/* TsWalPure, rows; is the commit itself */
+#define TS_WAL_MIXED		0x10	/* TsWalMixed, rows; counts if its xid commits */
+#define TS_WAL_CREATE		0x20	/* TsWalTable */
+#define TS_WAL_EMPTY		0x30	/* TsWalTable */
+#define TS_WAL_EXTEND		0x40	/* TsWalTable */
+#define TS_WAL_INDEXED		0x50	/* TsWalTable */
+#define TS_WAL_PREPARE		0x60	/* TsWalPrepare */
 
 typedef struct TsWalTable
 {
@@ -34,24 +35,22 @@ typedef struct TsWalTable
 } TsWalTable;
 
 /*
- * TS_WAL_ROWS: a TsWalRows (less the xids if it is pure), then groups: relNode
- * (4 bytes), number of rows (variable), then as many rows: block number
- * (variable), index in the block (1 byte), kind (1 byte), and what the kind
- * says.  All tables of a record are of one database.
+ * Rows follow in groups: relNode (4 bytes), number of rows (2 bytes), then as
+ * many rows: block number (variable), index in the block (1 byte), kind (1
+ * byte), and what the kind says.  All tables of a record are of one database.
  */
-typedef struct TsWalRows
+typedef struct TsWalPure
 {
-	uint32		xmin;			/* pure: shown as xmin; mixed: not used */
+	uint32		xmin;			/* to be shown as xmin */
 	Oid			database;
-	uint8		flags;
+} TsWalPure;
+
+typedef struct TsWalMixed
+{
 	TransactionId xid;			/* of the (sub)transaction */
 	TransactionId top_xid;
-} TsWalRows;
-
-#define TS_WAL_ROWS_PURE_SIZE	offsetof(TsWalRows, xid)
-#define TS_WAL_ROWS_MIXED_SIZE	(offsetof(TsWalRows, top_xid) + sizeof(TransactionId))
-
-#define TS_WAL_PURE			0x01	/* the record is the commit */
+	Oid			database;
+} TsWalMixed;
 
 /* kinds of rows */
 #define TS_WAL_KIND			0x07

@@ -39,9 +39,10 @@ extern void ts_log_indexed(RelFileNode rnode);
 
 /*
  * Committed rows copied into a table made by this transaction (SET TABLESPACE,
- * CLUSTER): note one, after it has been stored and its block marked as changed;
- * write what has been noted.  An error in between leaves nothing behind.
+ * CLUSTER): begin; note a row, after it has been stored and its block marked as
+ * changed; write what has been noted.
  */
+extern void ts_log_copied_begin(void);
 extern void ts_log_copied_row(TsRowRef ref, TsVersion *version);
 extern void ts_log_copied_flush(void);
 

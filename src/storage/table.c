@@ -154,9 +154,14 @@ table_reset(TsTable *table)
 	pg_atomic_write_u64(&table->rows_at_vacuum, 0);
 	pg_atomic_write_u32(&table->load, TS_TABLE_READY);
 	pg_atomic_write_u32(&table->load_left, 0);
+	pg_atomic_write_u32(&table->load_next, TS_FIRST_BLOCK);
+	pg_atomic_write_u32(&table->load_wanted, 0);
 	table->damaged_file = 0;
 	table->creator_xid = InvalidTransactionId;
+	table->changes_lost = false;
+	table->bury_free = false;
 	table->logged_blocks = TS_FIRST_BLOCK;
+	table->announced_blocks = TS_FIRST_BLOCK;
 	table->free_head = NULL;
 	memset(table->segment, 0, sizeof(table->segment));
 }
@@ -481,6 +486,9 @@ log_more_blocks(TsTable *table)
 	BlockNumber nblocks = ts_table_nblocks(table);
 	BlockNumber to = nblocks + Max(8, Min(nblocks / 8, 4096));
 
+	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
+	table->announced_blocks = Max(table->announced_blocks, to);
+	LWLockRelease(&table->lock);
 	ts_log_extend(table->rnode, to);
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	table->logged_blocks = Max(table->logged_blocks, to);
@@ -564,6 +572,7 @@ ts_table_ensure_blocks(TsTable *table, BlockNumber nblocks)
 {
 	LWLockAcquire(&table->lock, LW_EXCLUSIVE);
 	table->logged_blocks = Max(table->logged_blocks, nblocks);
+	table->announced_blocks = Max(table->announced_blocks, nblocks);
 	LWLockRelease(&table->lock);
 	while (ts_table_nblocks(table) < nblocks)
 		if (extend_table(table, false, TS_ALLOC_RESERVE) == NULL)

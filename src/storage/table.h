@@ -109,10 +109,18 @@ struct TsTable
 	pg_atomic_uint32 load;		/* TsTableLoad */
 	pg_atomic_uint32 load_next; /* next block to be claimed by a loader */
 	pg_atomic_uint32 load_left; /* blocks that are not loaded yet */
+	pg_atomic_uint32 load_wanted;	/* somebody waits for it */
 	uint32		damaged_file;	/* TS_TABLE_DAMAGED: the image file; constant */
+	bool		changes_lost;	/* redo could not apply something */
+	bool		bury_free;		/* free slots are dead until VACUUM: see load.c */
 
-	/* blocks whose TIDs may be in use as far as the WAL knows; under lock */
+	/*
+	 * Blocks whose TIDs may be in use as far as the WAL knows; under lock.  An
+	 * image holds announced_blocks, which is raised before the WAL hears of it:
+	 * what it holds is never behind its LSN.
+	 */
 	BlockNumber logged_blocks;
+	BlockNumber announced_blocks;
 
 	/* rows seen by the last VACUUM, for estimates; 0: none yet */
 	pg_atomic_uint64 rows_at_vacuum;

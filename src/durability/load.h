@@ -1,0 +1,52 @@
+/*-------------------------------------------------------------------------
+ *
+ * load.h
+ *	  Reading the image after a start: the manifest, tables, single blocks.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef TS_DURABILITY_LOAD_H
+#define TS_DURABILITY_LOAD_H
+
+#include "postgres.h"
+
+#include "compat.h"
+#include "durability/image.h"
+#include "storage/load.h"
+#include "storage/table.h"
+
+/*
+ * Read the newest usable manifest, if nobody has yet: makes its tables and
+ * blocks (without their rows) and its undecided transactions.  False if the
+ * image is broken, or if it is too early to say (the redo pointer is not known
+ * yet).  Raises errors of the file system other than what makes the image
+ * broken, and 53200.
+ */
+extern bool ts_image_ensure_loaded(void);
+
+/* The image's LSN: redo skips records that end there or before. */
+extern XLogRecPtr ts_image_loaded_lsn(void);
+
+/*
+ * For redo: make sure that a block's rows are in memory before they are
+ * changed.  False if its image cannot be read; the change is then lost with the
+ * table, and noted as such.  May wait for another process that loads the block.
+ */
+extern bool ts_load_block(TsTable *table, TsBlock *block);
+
+/*
+ * For redo, of a table that it has made or emptied: nothing of it is on disk,
+ * but free slots are to be settled when recovery is over.
+ */
+extern void ts_load_settle_later(TsTable *table);
+
+extern TS_EXPORTED void ts_load_worker_main(Datum arg) pg_attribute_noreturn();
+extern int	ts_load_workers;	/* GUC */
+
+/* Between the files of the loader. */
+extern bool ts_load_some(void);
+extern bool ts_load_start_workers(void);
+extern bool ts_load_recovery_over(void);
+extern void ts_load_report(bool done);
+
+#endif							/* TS_DURABILITY_LOAD_H */
