@@ -21,16 +21,17 @@
 #include "durability/guard.h"
 #include "durability/wal.h"
 #include "memory/epoch.h"
+#include "storage/load.h"
 #include "storage/log.h"
 #include "transaction/log.h"
 
 /* bytes of a record under construction; kept from record to record */
-typedef struct Buffer
+typedef struct Bytes
 {
 	char	   *data;
 	Size		used;
 	Size		size;
-} Buffer;
+} Bytes;
 
 #define BUFFER_KEEP		(64 * 1024)
 #define MAX_GROUP_ROWS	PG_UINT16_MAX
@@ -38,7 +39,7 @@ typedef struct Buffer
 /* A record of rows under construction. */
 typedef struct Rows
 {
-	Buffer		buffer;
+	Bytes		buffer;
 	TsTable    *table;			/* of the group being filled, or NULL */
 	Oid			database;
 	Size		count_at;		/* where the group's number of rows goes */
@@ -50,7 +51,7 @@ static Rows mixed;
 static Rows copied;
 
 static void
-buffer_reserve(Buffer *b, Size more)
+buffer_reserve(Bytes *b, Size more)
 {
 	Size		size;
 
@@ -65,20 +66,20 @@ buffer_reserve(Buffer *b, Size more)
 }
 
 static inline void
-put_bytes(Buffer *b, const void *data, Size len)
+put_bytes(Bytes *b, const void *data, Size len)
 {
 	memcpy(b->data + b->used, data, len);
 	b->used += len;
 }
 
 static inline void
-put_byte(Buffer *b, uint8 byte)
+put_byte(Bytes *b, uint8 byte)
 {
 	b->data[b->used++] = (char) byte;
 }
 
 static inline void
-put_number(Buffer *b, uint64 n)
+put_number(Bytes *b, uint64 n)
 {
 	for (; n >= 0x80; n >>= 7)
 		put_byte(b, (uint8) n | 0x80);
@@ -94,7 +95,7 @@ rows_reset(Rows *rows)
 	if (rows->buffer.size > 2 * TS_WAL_RECORD_BYTES)
 	{
 		pfree(rows->buffer.data);
-		rows->buffer = (Buffer) {0};
+		rows->buffer = (Bytes) {0};
 	}
 }
 
@@ -105,7 +106,7 @@ rows_reset(Rows *rows)
 static void
 put_row(Rows *rows, TsRowRef ref, uint8 kind, Size len)
 {
-	Buffer	   *b = &rows->buffer;
+	Bytes	   *b = &rows->buffer;
 	TsTable    *table = ref.block->table;
 
 	buffer_reserve(b, MAX_ROW_OVERHEAD + len);
@@ -379,9 +380,11 @@ ts_log_extend(RelFileNode rnode, BlockNumber nblocks)
 }
 
 void
-ts_log_indexed(RelFileNode rnode)
+ts_log_indexed(TsTable *table)
 {
-	log_table(rnode, 0, TS_WAL_INDEXED);
+	if (table->persistence == RELPERSISTENCE_PERMANENT &&
+		pg_atomic_read_u32(&table->indexed) != 0)
+		log_table(table->rnode, 0, TS_WAL_INDEXED);
 }
 
 /* ---- PREPARE ---- */
@@ -411,4 +414,42 @@ ts_log_prepare(TransactionId xid, const TsPrepared *p)
 	XLogRegisterData((char *) p->abort_drops, header.nabort_drops * sizeof(RelFileNode));
 	(void) XLogInsert(TS_RMGR_ID, TS_WAL_PREPARE);
 	pfree(locks);
+}
+
+/* ---- permission ---- */
+
+/* how long a writer waits for the guard after a start */
+#define GUARD_PATIENCE_MS	10000
+
+static void
+refuse_write(void)
+{
+	if (!IsUnderPostmaster)
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("tsengine tables are read-only in single-user mode")));
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("tsengine tables cannot be changed now"),
+			 errdetail("The background worker \"tsengine guard\", which makes checkpoints include tsengine tables, is not running."),
+			 errhint("If the server is not shutting down, increase \"max_worker_processes\" and restart it; the server log tells more.")));
+}
+
+void
+ts_log_check_writable(void)
+{
+	if (likely(ts_guard_writable()))
+		return;
+	ts_load_check();
+	/* right after a start the guard needs a moment */
+	for (int waited = 0; IsUnderPostmaster && waited < GUARD_PATIENCE_MS; waited += 10)
+	{
+		if (ts_guard_writable())
+			return;
+		if (!ts_guard_expected())
+			break;
+		CHECK_FOR_INTERRUPTS();
+		pg_usleep(10000L);
+	}
+	refuse_write();
 }

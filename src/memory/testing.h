@@ -24,6 +24,8 @@ typedef enum TsStopPoint
 	TS_STOP_CSN_TAKEN,			/* pure commit: csn taken, not decided yet */
 	TS_STOP_COMMITTED,			/* decided, versions not stamped yet */
 	TS_STOP_MIXED_ENDED,		/* mixed commit: visible by its xid only */
+	TS_STOP_LOGGED,				/* mixed: logged, not in the descriptor's list yet */
+	TS_STOP_BEFORE_FLUSH,		/* pure commit or a reader of one: before it waits for the disk */
 	TS_NUM_STOP_POINTS
 } TsStopPoint;
 

@@ -34,8 +34,11 @@ extern void ts_log_empty(RelFileNode rnode);
  */
 extern void ts_log_extend(RelFileNode rnode, BlockNumber nblocks);
 
-/* From now on entries in indexes that VACUUM cleans may lead to the table's TIDs. */
-extern void ts_log_indexed(RelFileNode rnode);
+/*
+ * Entries in indexes that VACUUM cleans may lead to the table's TIDs, if the
+ * table says so (TsTable.indexed; set it first).
+ */
+extern void ts_log_indexed(TsTable *table);
 
 /*
  * Committed rows copied into a table made by this transaction (SET TABLESPACE,

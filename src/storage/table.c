@@ -245,6 +245,18 @@ ts_table_find(RelFileNode rnode, BackendId backend)
 	return table;
 }
 
+/* The same for recovery, which does not know the tablespace. */
+TsTable *
+ts_table_lookup(RelFileNode rnode)
+{
+	TsTable    *table;
+
+	LWLockAcquire(directory_lock, LW_SHARED);
+	table = bucket_find(rnode, InvalidBackendId);
+	LWLockRelease(directory_lock);
+	return table;
+}
+
 /* With the directory lock held: out of the directory, into the drop list. */
 static void
 unlink_table(TsTable **link)

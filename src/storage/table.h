@@ -209,6 +209,7 @@ extern bool ts_large_table_exists(void);
 
 extern TsTable *ts_table_create(RelFileNode rnode, BackendId backend, char persistence);
 extern TsTable *ts_table_find(RelFileNode rnode, BackendId backend);
+extern TsTable *ts_table_lookup(RelFileNode rnode);
 extern void ts_table_drop(RelFileNode rnode, BackendId backend);
 extern void ts_table_drop_database(Oid dboid);
 extern void ts_table_empty(TsTable *table);

@@ -18,7 +18,7 @@
 #include "miscadmin.h"
 #include "replication/origin.h"
 #include "replication/syncrep.h"
-#include "replication/walsender_private.h"
+#include "replication/walsender.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "utils/memutils.h"
@@ -101,7 +101,7 @@ must_be_mixed(void)
 {
 	return ts_local.unlogged_bytes > TS_LOG_CHUNK_BYTES ||
 		(MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) ||	/* on-commit actions run after us */
-		(SyncRepRequested() && ((volatile WalSndCtlData *) WalSndCtl)->sync_standbys_defined) ||
+		(SyncRepRequested() && SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0') ||
 		replorigin_session_origin != InvalidRepOriginId ||
 		XLogLogicalInfoActive() ||
 		ts_marker_due();

@@ -11,6 +11,7 @@
 #include "miscadmin.h"
 #include "storage/shmem.h"
 
+#include "memory/testing.h"
 #include "storage/horizon.h"
 #include "transaction/durable.h"
 #include "transaction/txn.h"

@@ -287,7 +287,6 @@ begin_level(void)
 	TsLevel    *level = current_level();
 	uint16		number;
 
-	ts_log_check_writable();
 	if (ts_local.txn == NULL)
 		ts_local.txn = ts_txn_take_descriptor();
 	if (ts_my_live_word == 0)
@@ -299,7 +298,10 @@ begin_level(void)
 		ts_local.published_xid = false;
 		ts_set_phase(ts_local.txn, TS_TXN_ACTIVE);
 		pg_atomic_write_u64(&ts_my_txn_process->live_word, ts_my_live_word);
+		/* full barrier: the guard that withdraws its permission sees us */
+		pg_memory_barrier();
 	}
+	ts_log_check_writable();
 	do
 		number = ++last_tag;
 	while (number == 0 || tag_in_use(number));
