@@ -28,12 +28,17 @@
 #include "access/access.h"
 #include "compat.h"
 #include "durability/fault.h"
+#include "durability/guard.h"
+#include "durability/image.h"
 #include "durability/imageio.h"
+#include "durability/load.h"
+#include "durability/redo.h"
 #include "memory/arena.h"
 #include "memory/testing.h"
 #include "sql/replace.h"
 #include "storage/garbage.h"
 #include "storage/rowlock.h"
+#include "transaction/durable.h"
 #include "transaction/horizon.h"
 #include "transaction/snapshot.h"
 #include "transaction/txn.h"
@@ -68,6 +73,9 @@ shmem_request(void)
 	ts_snapshot_request();
 	ts_horizon_request();
 	ts_alias_request();
+	ts_durable_request();
+	ts_image_request();
+	ts_redo_request();
 	ts_testing_request();
 }
 
@@ -85,6 +93,9 @@ shmem_startup(void)
 	ts_snapshot_startup();
 	ts_horizon_startup();
 	ts_alias_startup();
+	ts_durable_startup();
+	ts_image_startup();
+	ts_redo_startup();
 	ts_testing_startup();
 	LWLockRelease(AddinShmemInitLock);
 }
@@ -176,6 +187,8 @@ executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execu
 		prev_executor_run(query, direction, count, execute_once);
 	else
 		standard_ExecutorRun(query, direction, count, execute_once);
+	if (ts_read_durability == TS_READ_DURABLE_STATEMENT)
+		ts_durable_wait();
 }
 
 static void
@@ -229,6 +242,85 @@ run_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
 								query_env, dest, qc);
 }
 
+/* The option's value in CREATE DATABASE, or NULL. */
+static const char *
+database_option(CreatedbStmt *stmt, const char *name)
+{
+	ListCell   *cell;
+
+	foreach(cell, stmt->options)
+		if (strcmp(lfirst_node(DefElem, cell)->defname, name) == 0 &&
+			lfirst_node(DefElem, cell)->arg != NULL)
+			return defGetString(lfirst_node(DefElem, cell));
+	return NULL;
+}
+
+/* CREATE DATABASE has copied a template's files; its tsengine tables follow. */
+static void
+copy_template_tables(const char *name, const char *template)
+{
+	Oid			database;
+
+	CommandCounterIncrement();
+	database = get_database_oid(name, false);
+	PG_TRY();
+	{
+		ts_copy_database(get_database_oid(template, false), database);
+	}
+	PG_CATCH();
+	{
+		ts_table_drop_database(database);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+/* What is to be done after a command, whose tree may be gone by then. */
+typedef struct Afterwards
+{
+	const char *import;			/* SET TRANSACTION SNAPSHOT */
+	bool		ends_prepared;	/* COMMIT PREPARED, ROLLBACK PREPARED */
+	Oid			dropped_database;
+	const char *new_database;
+	const char *template;
+} Afterwards;
+
+static void
+plan_afterwards(Node *stmt, Afterwards *after)
+{
+	const char *import = imported_snapshot(stmt);
+
+	memset(after, 0, sizeof(*after));
+	if (import != NULL)
+		after->import = pstrdup(import);
+	else if (IsA(stmt, TransactionStmt))
+		after->ends_prepared =
+			((TransactionStmt *) stmt)->kind == TRANS_STMT_COMMIT_PREPARED ||
+			((TransactionStmt *) stmt)->kind == TRANS_STMT_ROLLBACK_PREPARED;
+	else if (IsA(stmt, DropdbStmt))
+		after->dropped_database = get_database_oid(((DropdbStmt *) stmt)->dbname, true);
+	else if (IsA(stmt, CreatedbStmt))
+	{
+		const char *template = database_option((CreatedbStmt *) stmt, "template");
+
+		after->new_database = pstrdup(((CreatedbStmt *) stmt)->dbname);
+		after->template = pstrdup(template != NULL ? template : "template1");
+	}
+}
+
+static void
+do_afterwards(const Afterwards *after)
+{
+	if (after->import != NULL)
+		ts_snapshot_import(after->import);
+	if (after->ends_prepared)
+		ts_prepared_finish_all();
+	if (OidIsValid(after->dropped_database))
+		ts_table_drop_database(after->dropped_database);
+	if (after->new_database != NULL)
+		copy_template_tables(after->new_database, after->template);
+}
+
 static void
 process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
 				ProcessUtilityContext context, ParamListInfo params,
@@ -236,21 +328,13 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 {
 	Node	   *stmt = pstmt->utilityStmt;
 	bool		held = ts_snapshot_hold_active(&stmt);
-	const char *import = imported_snapshot(stmt);
-	Oid			dropped_database = InvalidOid;
 	bool		concurrent_index = is_concurrent_index_command(stmt);
-	bool		ends_prepared = IsA(stmt, TransactionStmt) &&
-	(((TransactionStmt *) stmt)->kind == TRANS_STMT_COMMIT_PREPARED ||
-	 ((TransactionStmt *) stmt)->kind == TRANS_STMT_ROLLBACK_PREPARED);
+	Afterwards	after;
 
-	/* the tree may be gone when the command has run */
-	if (import != NULL)
-		import = pstrdup(import);
+	plan_afterwards(stmt, &after);
 	/* listeners must not hear of a commit before its rows are visible */
 	if (IsA(stmt, NotifyStmt))
 		(void) GetTopTransactionId();
-	if (IsA(stmt, DropdbStmt))
-		dropped_database = get_database_oid(((DropdbStmt *) stmt)->dbname, true);
 
 	ts_resume_prefetch();
 	if (IsA(stmt, VacuumStmt))
@@ -264,12 +348,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	ts_resume_prefetch();
 	if (held)
 		ts_snapshot_unhold(&stmt);
-	if (import != NULL)
-		ts_snapshot_import(import);
-	if (ends_prepared)
-		ts_prepared_finish_all();
-	if (OidIsValid(dropped_database))
-		ts_table_drop_database(dropped_database);
+	do_afterwards(&after);
 }
 
 /*
@@ -314,6 +393,12 @@ hook_plpgsql(void)
 	*plugin = &plpgsql_plugin;
 }
 
+static const struct config_enum_entry read_durability_options[] = {
+	{"transaction", TS_READ_DURABLE_TRANSACTION, false},
+	{"statement", TS_READ_DURABLE_STATEMENT, false},
+	{NULL, 0, false}
+};
+
 static void
 define_settings(void)
 {
@@ -331,6 +416,27 @@ define_settings(void)
 							 TS_IO_AUTO, ts_io_method_options,
 							 PGC_POSTMASTER, 0,
 							 NULL, NULL, NULL);
+	DefineCustomIntVariable("tsengine.load_workers",
+							"Number of processes that load tables when the server starts.",
+							NULL,
+							&ts_load_workers,
+							2, 0, 64,
+							PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+	DefineCustomEnumVariable("tsengine.read_durability",
+							 "When to wait for the commits that were read to be on disk.",
+							 "Changes are visible before they are flushed; nothing that rests on them is reported as done before.",
+							 &ts_read_durability,
+							 TS_READ_DURABLE_TRANSACTION, read_durability_options,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+	DefineCustomIntVariable("tsengine.commit_marker_interval",
+							"Time after which a commit is made to leave a transaction record.",
+							"Recovery to a point in time and recovery_min_apply_delay see these records only. 0 disables it.",
+							&ts_commit_marker_interval,
+							100, 0, 60000,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
 	ts_fault_define_setting();
 	MarkGUCPrefixReserved("tsengine");
 }
@@ -363,6 +469,8 @@ _PG_init(void)
 	ts_slot_init_ops();
 	ts_txn_init_callbacks();
 	register_worker();
+	ts_guard_register();
+	ts_redo_register();
 	hook_plpgsql();
 
 	prev_shmem_request = shmem_request_hook;

@@ -33,6 +33,7 @@ typedef struct TsRelation
 
 extern TsRelation *ts_relation_build(Relation rel);
 extern bool ts_relation_is_lost(Relation rel);
+extern void ts_copy_database(Oid template, Oid database);
 
 extern bool ts_warned_serializable;
 extern void ts_warn_serializable(void);

@@ -164,8 +164,7 @@ mark_indexed(TsTable *table)
 		return;
 	/* before the record: an image must not be behind its LSN */
 	pg_atomic_write_u32(&table->indexed, 1);
-	if (table->persistence == RELPERSISTENCE_PERMANENT)
-		ts_log_indexed(table->rnode);
+	ts_log_indexed(table);
 	ts_epoch_wait_grace();
 	pg_atomic_write_u32(&table->indexed, 2);
 }

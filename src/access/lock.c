@@ -81,7 +81,7 @@ acquire(LockRequest *r, TsVersion *head, TM_Result *result)
 	{
 		r->memory = NULL;
 		ts_txn_keep_loose(1);
-		ts_txn_add_row_lock(r->change.ref);
+		ts_txn_add_row_lock(r->change.ref, r->change.mode);
 	}
 
 	/*

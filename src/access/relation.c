@@ -18,6 +18,7 @@
 
 #include "access/access.h"
 #include "memory/epoch.h"
+#include "storage/load.h"
 #include "transaction/txn.h"
 
 bool		ts_warned_serializable = false;
@@ -69,26 +70,28 @@ has_after_row_triggers(Relation rel)
 		 t->trig_update_new_table || t->trig_delete_old_table);
 }
 
-/* Were the relation's rows lost at a restart?  Then any access is an error. */
+/* Is the relation's table missing from memory where it should be there? */
 bool
 ts_relation_is_lost(Relation rel)
 {
+	ts_load_check();
 	return ts_table_find(rel->rd_node, rel->rd_backend) == NULL &&
 		(rel->rd_rel->relpersistence != RELPERSISTENCE_UNLOGGED ||
 		 ts_started_after_shutdown());
 }
 
 /*
- * A relation file without a table in memory: the server was restarted.  After a
- * crash, unlogged tables begin empty, as core has made their indexes; what else
- * there was is lost, and must not look like an empty table.
+ * A relation file without a table.  After a crash, unlogged tables begin empty,
+ * as core has made their indexes; what else is not in the checkpoint image and
+ * not in the WAL is lost, and must not look like an empty table.
  */
 static TsTable *
 missing_table(Relation rel)
 {
 	if (!ts_relation_is_lost(rel))
 	{
-		TsTable    *table = ts_table_create(rel->rd_node, rel->rd_backend);
+		TsTable    *table = ts_table_create(rel->rd_node, rel->rd_backend,
+											rel->rd_rel->relpersistence);
 
 		/* the indexes are there, and will not be built in our sight */
 		pg_atomic_write_u32(&table->indexed, 2);
@@ -96,9 +99,10 @@ missing_table(Relation rel)
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("rows of tsengine table \"%s\" are not in memory", RelationGetRelationName(rel)),
-			 errdetail("Durable storage of tsengine tables is not implemented yet: their rows are lost when the server restarts, and are not copied with a database or to a standby."),
-			 errhint("TRUNCATE the table to use it again, or DROP it.")));
+			 errmsg("rows of tsengine table \"%s\" are missing", RelationGetRelationName(rel)),
+			 errdetail("Neither the checkpoint image in directory \"%s\" nor the WAL knows relation file %u/%u.",
+					   TS_IMAGE_DIR, rel->rd_node.dbNode, rel->rd_node.relNode),
+			 errhint("Restore the directory from a backup, or TRUNCATE or DROP the table.")));
 	return NULL;
 }
 
@@ -114,6 +118,9 @@ ts_relation_build(Relation rel)
 	built.table = ts_table_find(rel->rd_node, rel->rd_backend);
 	if (built.table == NULL)
 		built.table = missing_table(rel);
+	if (pg_atomic_read_u32(&built.table->load) != TS_TABLE_READY)
+		ts_load_wait(built.table, RelationGetRelationName(rel));
+	pg_read_barrier();			/* what was loaded was loaded before that */
 	built.needs_xid = has_unique_index(rel);
 	built.aliasing = has_after_row_triggers(rel);
 

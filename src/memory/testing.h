@@ -28,6 +28,8 @@ typedef enum TsStopPoint
 	TS_STOP_IMAGE_SCAN,			/* image: before the first block */
 	TS_STOP_IMAGE_MANIFEST,		/* image: files durable, no manifest yet */
 	TS_STOP_IMAGE_DONE,			/* image: durable, nothing removed yet */
+	TS_STOP_LOGGED,				/* mixed: logged, not in the descriptor's list yet */
+	TS_STOP_BEFORE_FLUSH,		/* pure commit or a reader of one: before it waits for the disk */
 	TS_NUM_STOP_POINTS
 } TsStopPoint;
 

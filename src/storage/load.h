@@ -13,6 +13,9 @@
 
 #include "storage/table.h"
 
+/* where image files lie, relative to the data directory */
+#define TS_IMAGE_DIR	"pg_tsengine"
+
 /*
  * To be called before the table of a relation is looked up: makes sure that
  * what the image says has been read, so that a table that is not found does not

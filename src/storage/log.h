@@ -16,8 +16,13 @@
 #include "storage/block.h"
 #include "storage/relfilenode.h"
 
-/* A table begins to exist, empty.  Undone by the fate of its relation file. */
-extern void ts_log_create(RelFileNode rnode);
+#include "storage/table.h"
+
+/*
+ * A table begins to exist, empty.  Undone by the fate of its relation file, and
+ * by recovery if `creator_xid` has not committed.
+ */
+extern void ts_log_create(RelFileNode rnode, TransactionId creator_xid);
 
 /* A table made in this very (sub)transaction is emptied in place. */
 extern void ts_log_empty(RelFileNode rnode);
@@ -29,7 +34,19 @@ extern void ts_log_empty(RelFileNode rnode);
  */
 extern void ts_log_extend(RelFileNode rnode, BlockNumber nblocks);
 
-/* From now on entries in indexes that VACUUM cleans may lead to the table's TIDs. */
-extern void ts_log_indexed(RelFileNode rnode);
+/*
+ * Entries in indexes that VACUUM cleans may lead to the table's TIDs, if the
+ * table says so (TsTable.indexed; set it first).
+ */
+extern void ts_log_indexed(TsTable *table);
+
+/*
+ * Committed rows copied into a table made by this transaction (SET TABLESPACE,
+ * CLUSTER): begin; note a row, after it has been stored and its block marked as
+ * changed; write what has been noted.
+ */
+extern void ts_log_copied_begin(void);
+extern void ts_log_copied_row(TsRowRef ref, TsVersion *version);
+extern void ts_log_copied_flush(void);
 
 #endif							/* TS_STORAGE_LOG_H */

@@ -157,6 +157,7 @@ table_reset(TsTable *table)
 	pg_atomic_write_u32(&table->load_next, TS_FIRST_BLOCK);
 	pg_atomic_write_u32(&table->load_wanted, 0);
 	table->damaged_file = 0;
+	table->creator_xid = InvalidTransactionId;
 	table->changes_lost = false;
 	table->bury_free = false;
 	table->logged_blocks = TS_FIRST_BLOCK;
@@ -240,6 +241,18 @@ ts_table_find(RelFileNode rnode, BackendId backend)
 	table = bucket_find(rnode, backend);
 	if (table != NULL)
 		table->rnode.spcNode = rnode.spcNode;	/* the same for all who look */
+	LWLockRelease(directory_lock);
+	return table;
+}
+
+/* The same for recovery, which does not know the tablespace. */
+TsTable *
+ts_table_lookup(RelFileNode rnode)
+{
+	TsTable    *table;
+
+	LWLockAcquire(directory_lock, LW_SHARED);
+	table = bucket_find(rnode, InvalidBackendId);
 	LWLockRelease(directory_lock);
 	return table;
 }

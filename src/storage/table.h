@@ -68,6 +68,12 @@ struct TsTable
 	RelFileNode rnode;
 	BackendId	backend;
 	char		persistence;	/* RELPERSISTENCE_* */
+
+	/*
+	 * Top-level xid that made a permanent table, until an image finds it
+	 * committed: after a crash the table goes unless that xid has committed.
+	 */
+	TransactionId creator_xid;
 	TsTable    *hash_next;		/* under the directory lock */
 
 	/*
@@ -203,6 +209,7 @@ extern bool ts_large_table_exists(void);
 
 extern TsTable *ts_table_create(RelFileNode rnode, BackendId backend, char persistence);
 extern TsTable *ts_table_find(RelFileNode rnode, BackendId backend);
+extern TsTable *ts_table_lookup(RelFileNode rnode);
 extern void ts_table_drop(RelFileNode rnode, BackendId backend);
 extern void ts_table_drop_database(Oid dboid);
 extern void ts_table_empty(TsTable *table);

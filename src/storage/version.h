@@ -52,6 +52,7 @@
 #define TS_V_SPECULATIVE		0x0010	/* INSERT ... ON CONFLICT, undecided */
 #define TS_V_INSERTED			0x0020	/* first version of a row */
 #define TS_V_LOCKED_BEFORE		0x0040	/* its creator had locked the row first */
+#define TS_V_ASYNC				0x0080	/* committed with synchronous_commit = off */
 
 /* aux of a mixed version: its csn is not known to lie within 65534 of upper */
 #define TS_AUX_FAR				0xFFFF
@@ -62,8 +63,9 @@ typedef struct TsVersion
 	pg_atomic_uint64 prev;		/* next older version, or 0 */
 
 	/*
-	 * Command id while live (read by its own transaction only); the xid once
-	 * the creator word is of the mixed kind.
+	 * Command id while live (read by its own transaction only); what the
+	 * system column xmin shows once it is committed: the xid if the creator
+	 * word is of the mixed kind.
 	 */
 	uint32		cid;
 	uint16		flags;

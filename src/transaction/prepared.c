@@ -8,6 +8,9 @@
  * done by the session that ran the command, after it, or by whoever finds the
  * descriptor first.
  *
+ * Transactions that recovery has not seen the end of look the same: see
+ * undecided.c.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -38,62 +41,114 @@ ts_prepared_startup(void)
 }
 
 /*
- * Copy a write set into the arena, as it must outlive the session.  Raises
- * 53200.  The result is one piece of memory of `size` bytes.
+ * Room for what PREPARE is to remember, in one piece of arena memory of `size`
+ * bytes.  Raises 53200.
  */
 TsPrepared *
-ts_prepared_build(const TsWrite *writes, int64 nwrites,
-				  const TsPreparedLock *locks, int64 nlocks)
+ts_prepared_alloc(int64 nlocks, int ncommit_drops, int nabort_drops)
 {
-	RelFileNode *commit_drops;
-	RelFileNode *abort_drops;
-	int			ncommit = smgrGetPendingDeletes(true, &commit_drops);
-	int			nabort = smgrGetPendingDeletes(false, &abort_drops);
-	Size		size = MAXALIGN(sizeof(TsPrepared)) +
-		nwrites * MAXALIGN(sizeof(TsWrite)) + nlocks * MAXALIGN(sizeof(TsPreparedLock)) +
-		(ncommit + nabort) * MAXALIGN(sizeof(RelFileNode));
-	char	   *memory = ts_alloc_or_error(size, TS_ALLOC_NORMAL);
+	Size		locks_at = MAXALIGN(sizeof(TsPrepared));
+	Size		drops_at = locks_at + MAXALIGN(nlocks * sizeof(TsPreparedLock));
+	Size		size = drops_at + (ncommit_drops + nabort_drops) * sizeof(RelFileNode);
+	char	   *memory = ts_alloc_or_error(size, TS_ALLOC_RESERVE);
 	TsPrepared *p = (TsPrepared *) memory;
 
 	p->size = size;
-	p->nwrites = nwrites;
 	p->nlocks = nlocks;
-	p->ncommit_drops = ncommit;
-	p->nabort_drops = nabort;
-	memory += MAXALIGN(sizeof(TsPrepared));
-	p->writes = (TsWrite *) memory;
-	memcpy(p->writes, writes, nwrites * sizeof(TsWrite));
-	memory += nwrites * MAXALIGN(sizeof(TsWrite));
-	p->locks = (TsPreparedLock *) memory;
-	memcpy(p->locks, locks, nlocks * sizeof(TsPreparedLock));
-	memory += nlocks * MAXALIGN(sizeof(TsPreparedLock));
-	p->commit_drops = (RelFileNode *) memory;
-	memcpy(p->commit_drops, commit_drops, ncommit * sizeof(RelFileNode));
-	p->abort_drops = p->commit_drops + ncommit;
-	memcpy(p->abort_drops, abort_drops, nabort * sizeof(RelFileNode));
+	p->ncommit_drops = ncommit_drops;
+	p->nabort_drops = nabort_drops;
+	p->locks = (TsPreparedLock *) (memory + locks_at);
+	p->commit_drops = (RelFileNode *) (memory + drops_at);
+	p->abort_drops = p->commit_drops + ncommit_drops;
 	return p;
 }
 
-static void
-finish_writes(TsTxn *txn, bool committed)
+/*
+ * After a restart: the transaction was prepared, and holds these row locks.
+ * Raises 53200.
+ */
+void
+ts_prepared_restore(TsTxn *txn, TsPrepared *prepared)
 {
-	TsPrepared *p = txn->prepared;
-	TransactionId xid = pg_atomic_read_u32(&txn->xid);
 	uint64		word = ts_live_word((uint64) (txn - ts_txns),
 									ts_txn_seq(pg_atomic_read_u64(&txn->state)));
-	uint64		csn = ts_current_count();
+
+	for (int64 i = 0; i < prepared->nlocks; i++)
+	{
+		TsPreparedLock *lock = &prepared->locks[i];
+		TsLockHolder holder = {word, lock->tag};
+		TsLockHolder blocker;
+		Size		size;
+		void	   *memory = ts_rowlock_alloc(&size);
+
+		if (memory == NULL)
+			ts_arena_out_of_memory(size);
+		/* nobody is there to contest it; HELD: stated twice */
+		if (ts_rowlock_acquire(lock->ref, ts_row_head(ts_ref_row(lock->ref)), lock->mode,
+							   holder, memory, &blocker) != TS_ROWLOCK_OK)
+			ts_free(memory, size);
+	}
+	if (txn->prepared != NULL)
+		ts_free(txn->prepared, txn->prepared->size);
+	txn->prepared = prepared;
+}
+
+static void
+commit_writes(TsTxn *txn)
+{
+	TsOutcome	outcome = {.mixed = true,.aux = TS_AUX_FAR};
+
+	outcome.xid = pg_atomic_read_u32(&txn->xid);
+	outcome.csn = ts_current_count();
+	/* nobody else changes the list, and an image may read it meanwhile */
+	for (TsLogged *chunk = txn->logged; chunk != NULL; chunk = chunk->next)
+		ts_writes_commit(chunk->writes, chunk->n, &outcome);
+	ts_forget_logged(txn);
+}
+
+static void
+undo_writes(TsTxn *txn)
+{
+	TsLogged   *chunk;
+
+	LWLockAcquire(&txn->logged_lock, LW_EXCLUSIVE);
+	while ((chunk = txn->logged) != NULL)
+	{
+		while (chunk->n > 0)
+		{
+			chunk->n--;
+			if (chunk->writes[chunk->n].version != NULL)
+				ts_write_undo(&chunk->writes[chunk->n]);
+		}
+		txn->logged = chunk->next;
+		ts_free(chunk, chunk->size);
+	}
+	LWLockRelease(&txn->logged_lock);
+}
+
+static void
+finish_prepared(TsTxn *txn, bool committed)
+{
+	TsPrepared *p = txn->prepared;
+	uint64		word = ts_live_word((uint64) (txn - ts_txns),
+									ts_txn_seq(pg_atomic_read_u64(&txn->state)));
 
 	if (committed)
-		ts_writes_commit(p->writes, p->nwrites, csn, xid, TS_AUX_FAR);
-	for (int64 i = 0; i < p->nlocks; i++)
+		commit_writes(txn);
+	for (int64 i = 0; p != NULL && i < p->nlocks; i++)
 	{
 		TsLockHolder holder = {word, p->locks[i].tag};
 
 		ts_rowlock_release(p->locks[i].ref, holder);
 	}
 	if (!committed)
-		for (int64 i = p->nwrites - 1; i >= 0; i--)
-			ts_write_undo(&p->writes[i]);
+		undo_writes(txn);
+	if (p == NULL)
+		return;
+	for (int i = 0; i < (committed ? p->ncommit_drops : p->nabort_drops); i++)
+		ts_table_drop(committed ? p->commit_drops[i] : p->abort_drops[i], InvalidBackendId);
+	txn->prepared = NULL;
+	ts_free(p, p->size);
 }
 
 /*
@@ -103,21 +158,23 @@ finish_writes(TsTxn *txn, bool committed)
 void
 ts_prepared_finish(TsTxn *txn, uint64 seq)
 {
-	TransactionId xid = pg_atomic_read_u32(&txn->xid);
-	bool		committed = TransactionIdDidCommit(xid);
+	ts_undecided_end(txn, seq, TransactionIdDidCommit(pg_atomic_read_u32(&txn->xid)));
+}
+
+/*
+ * The same for who knows what became of it.  Takes the finish lock; raises no
+ * error.
+ */
+void
+ts_undecided_end(TsTxn *txn, uint64 seq, bool committed)
+{
 	uint64		state;
 
 	LWLockAcquire(finish_lock, LW_EXCLUSIVE);
 	state = pg_atomic_read_u64(&txn->state);
 	if (ts_txn_seq(state) == seq && ts_txn_phase(state) == TS_TXN_PREPARED)
 	{
-		TsPrepared *p = txn->prepared;
-
-		finish_writes(txn, committed);
-		for (int i = 0; i < (committed ? p->ncommit_drops : p->nabort_drops); i++)
-			ts_table_drop(committed ? p->commit_drops[i] : p->abort_drops[i], InvalidBackendId);
-		txn->prepared = NULL;
-		ts_free(p, p->size);
+		finish_prepared(txn, committed);
 		ts_txn_reset_descriptor(txn);
 		ts_txn_free_descriptor(txn);
 	}
@@ -128,10 +185,8 @@ ts_prepared_finish(TsTxn *txn, uint64 seq)
 void
 ts_prepared_finish_all(void)
 {
-	int			n = ts_max_processes() + max_prepared_xacts;
-
 	ts_txn_attach();
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < ts_txn_count(); i++)
 	{
 		uint64		state = pg_atomic_read_u64(&ts_txns[i].state);
 

@@ -151,6 +151,9 @@ typedef struct TsTxnProcess
 	TsTxnCounters counters;		/* written by the owner */
 } TsTxnProcess;
 
+/* GUC tsengine.commit_marker_interval, milliseconds */
+extern int ts_commit_marker_interval;
+
 extern TsTxn *ts_txns;
 extern TsTxnProcess *ts_txn_processes;
 extern TsTxnProcess *ts_my_txn_process;
@@ -180,7 +183,7 @@ extern void ts_txn_add_write(TsRowRef ref, TsVersion *version, bool carried);
 extern void ts_txn_undo_write(TsVersion *version);
 extern void ts_txn_forget_table(TsTable *table);
 extern void ts_txn_lock_row_begin(void);
-extern void ts_txn_add_row_lock(TsRowRef ref);
+extern void ts_txn_add_row_lock(TsRowRef ref, LockTupleMode mode);
 
 /*
  * Things allocated for a change that is not in the write set yet; an abort
@@ -190,10 +193,21 @@ extern void ts_txn_add_loose(void *memory, Size size);
 extern void ts_txn_add_loose_row(TsRowRef ref);
 extern void ts_txn_keep_loose(int n);
 
-/* undoing and finishing, shared with prepared.c */
+/* What became of a transaction, for its versions. */
+typedef struct TsOutcome
+{
+	uint64		csn;			/* csn_upper if mixed */
+	TransactionId xid;			/* to be shown as xmin; 0: versions have theirs */
+	bool		mixed;
+	bool		async;			/* committed with synchronous_commit = off */
+	uint16		aux;			/* mixed: how far the csn may lie below */
+} TsOutcome;
+
+/* undoing and finishing, shared with prepared.c and recovery */
 extern void ts_write_undo(const TsWrite *write);
-extern void ts_writes_commit(const TsWrite *set, int64 n, uint64 csn, TransactionId xid,
-							 uint16 aux);
+extern void ts_writes_commit(const TsWrite *set, int64 n, const TsOutcome *outcome);
+extern void ts_forget_logged(TsTxn *txn);
+extern uint64 ts_take_csn(void);
 extern TsTxn *ts_txn_take_descriptor(void);
 extern void ts_txn_reset_descriptor(TsTxn *txn);
 extern void ts_txn_free_descriptor(TsTxn *txn);
@@ -233,26 +247,31 @@ typedef struct TsPrepared
 } TsPrepared;
 
 extern TsPrepared *ts_prepared_alloc(int64 nlocks, int ncommit_drops, int nabort_drops);
+extern void ts_prepared_restore(TsTxn *txn, TsPrepared *prepared);
 extern void ts_prepared_finish(TsTxn *txn, uint64 seq);
+extern void ts_undecided_end(TsTxn *txn, uint64 seq, bool committed);
 extern void ts_prepared_finish_all(void);
 extern void ts_prepared_startup(void);
 
 /*
- * For recovery and for loading an image: the undecided transaction with this
- * top-level xid, made if there is none; NULL if there is none and `make` is
- * false.  Its state is PREPARED: the xid decides.  Used by one process at a
- * time (the one that redoes or that loads the manifest).
+ * undecided.c: transactions that recovery has met and not seen the end of.
+ * Used by one process at a time, the one that replays or loads the manifest.
  */
 extern TsTxn *ts_undecided_txn(TransactionId xid, bool make);
-
-/*
- * Put a version made by an undecided transaction onto its row; `version` has
- * its flags and body, the rest is filled in.  The row's head must not belong
- * to another undecided transaction.  Raises 53200 (reserve included).
- */
+extern TsTxn *ts_undecided_txn_of_word(uint64 live_word);
 extern void ts_undecided_write(TsTxn *txn, TransactionId xid, TsRowRef ref, TsVersion *version);
+extern void ts_undecided_abort_sub(TransactionId xid, int nchildren, const TransactionId *children);
+extern void ts_undecided_forget_table(TsTable *table);
+extern void ts_recovered_commit(const TsRowRef *refs, TsVersion **versions, int n, uint32 xmin);
 
-/* Walk a write set that is logged; used by images under txn->logged_lock. */
+/* Descriptors with numbers below this may have been used. */
 extern int	ts_txn_count(void);
+
+/* the system column xmin of pure versions */
+#define TS_XMIN_MASK	0x3FFFFFFF
+
+extern uint32 ts_shown_xmin(uint64 csn);
+extern uint32 ts_xmin_counter(void);
+extern void ts_xmin_counter_restore(uint32 shown);
 
 #endif							/* TS_TXN_H */

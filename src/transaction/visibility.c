@@ -37,6 +37,7 @@ ts_read_view_init(TsReadView *view, Snapshot snapshot)
 	view->snapshot = snapshot;
 	view->curcid = snapshot->curcid;
 	view->count = ts_snapshot_count(snapshot);
+	view->quick = Min(view->count, ts_durable_csn());
 	ts_adopt_leader_writes();
 }
 
@@ -94,7 +95,11 @@ live_version_visible(TsVersion *version, uint64 word, const TsReadView *view, bo
 			return false;
 		case TS_TXN_COMMITTED:
 			if (csn <= view->count)
+			{
+				if (!TransactionIdIsValid(xid))
+					ts_durable_note_read(version, csn);
 				return true;
+			}
 			return TransactionIdIsValid(xid) && !xid_in_progress_for(xid, view->snapshot);
 		case TS_TXN_ACTIVE:
 		case TS_TXN_DECIDED_PURE:
@@ -117,7 +122,12 @@ ts_version_visible_slow(TsVersion *version, uint64 word, const TsReadView *view)
 		bool		visible;
 
 		if (ts_creator_is_csn(word))
-			return word <= view->count;
+		{
+			if (word > view->count)
+				return false;
+			ts_durable_note_read(version, word);
+			return true;
+		}
 		if (ts_creator_is_mixed(word))
 		{
 			if (ts_creator_upper(word) <= view->count)
@@ -184,7 +194,11 @@ committed_now(TsVersion *version)
 		TransactionId xid;
 
 		if (!ts_creator_is_live(word))
+		{
+			if (ts_creator_is_csn(word))
+				ts_durable_note_read(version, word);
 			return true;
+		}
 		txn = ts_txn_of_word(word);
 		state = pg_atomic_read_u64(&txn->state);
 		pg_read_barrier();
@@ -200,6 +214,8 @@ committed_now(TsVersion *version)
 				ts_txn_await_change(txn, state);
 				continue;
 			case TS_TXN_COMMITTED:
+				if (!TransactionIdIsValid(xid))
+					ts_durable_note_read(version, pg_atomic_read_u64(&txn->csn));
 				return true;
 			default:
 				return TransactionIdIsValid(xid) && !TransactionIdIsInProgress(xid) &&
@@ -368,23 +384,18 @@ ts_row_fetch(TsRow *row, Snapshot snapshot, const TsReadView *view)
 
 /*
  * The system column xmin of a version: the xid of a mixed transaction, a value
- * derived from the csn of a pure one.  It changes with each committed update.
- * The derived values begin half the xid space away from the first xids; that
- * they stay apart, and go on after a restart, needs an offset that is kept
- * (DESIGN.md section 4) and comes with durability.
+ * derived from the csn of a pure one (ts_shown_xmin).  It changes with each
+ * committed update, across restarts too.
  */
 TransactionId
 ts_version_xmin(TsVersion *version)
 {
 	uint64		word = ts_version_creator(version);
 
-	if (ts_creator_is_mixed(word))
-		return version->cid;
-	if (ts_creator_is_csn(word))
+	if (!ts_creator_is_live(word))
 	{
-		TransactionId xmin = (TransactionId) word + (TransactionId) 0x80000000;
-
-		return TransactionIdIsNormal(xmin) ? xmin : xmin + FirstNormalTransactionId;
+		pg_read_barrier();		/* cid was written before the word */
+		return version->cid;
 	}
 	if (!ts_is_mine(word))
 		return ts_txn_xid_of(word, version->aux);

@@ -13,6 +13,7 @@
 #include "utils/snapshot.h"
 
 #include "storage/version.h"
+#include "transaction/durable.h"
 #include "transaction/txn.h"
 
 /* An MVCC snapshot, prepared for many look-ups. */
@@ -20,6 +21,7 @@ typedef struct TsReadView
 {
 	Snapshot	snapshot;
 	uint64		count;
+	uint64		quick;			/* up to this csn nothing needs a second look */
 	CommandId	curcid;
 } TsReadView;
 
@@ -49,7 +51,7 @@ ts_version_visible(TsVersion *version, const TsReadView *view)
 {
 	uint64		word = pg_atomic_read_u64(&version->creator);
 
-	return likely(word <= view->count) || ts_version_visible_slow(version, word, view);
+	return likely(word <= view->quick) || ts_version_visible_slow(version, word, view);
 }
 
 /*

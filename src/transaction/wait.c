@@ -120,6 +120,8 @@ ts_txn_wait(uint64 live_word, uint16 tag, LockWaitPolicy policy,
 	uint64		state = pg_atomic_read_u64(&txn->state);
 	ErrorContextCallback callback;
 	WaitContext context = {rel, tid, oper};
+	bool		wait_for_xid = false;
+	TransactionId xid = InvalidTransactionId;
 
 	Assert(ts_epoch_depth == 0);
 	if (ts_txn_seq(state) != ts_live_seq(live_word))
@@ -132,6 +134,9 @@ ts_txn_wait(uint64 live_word, uint16 tag, LockWaitPolicy policy,
 				ts_prepared_finish(txn, ts_live_seq(live_word));
 				return true;
 			}
+			/* after a restart nobody holds its tag lock; its xid is always locked */
+			wait_for_xid = true;
+			xid = pg_atomic_read_u32(&txn->xid);
 			break;
 		case TS_TXN_PREPARING:
 		case TS_TXN_COMMITTED:
@@ -151,7 +156,10 @@ ts_txn_wait(uint64 live_word, uint16 tag, LockWaitPolicy policy,
 	error_context_stack = &callback;
 	ts_my_txn_process->counters.waits++;
 	ts_snapshot_begin_wait(&context);
-	wait_for_tag(live_word, tag);
+	if (wait_for_xid)
+		XactLockTableWait(xid, NULL, NULL, XLTW_None);
+	else
+		wait_for_tag(live_word, tag);
 	ts_snapshot_end_wait(&context);
 	error_context_stack = callback.previous;
 	return true;
