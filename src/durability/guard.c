@@ -69,6 +69,13 @@ ts_guard_writable(void)
 	return pg_atomic_read_u32(&ts_image_shared->guard_ready) != 0;
 }
 
+bool
+ts_guard_expected(void)
+{
+	return ts_image_state() != TS_IMAGE_BROKEN &&
+		pg_atomic_read_u32(&ts_image_shared->guard_leaving) == 0;
+}
+
 static void
 on_stop(SIGNAL_ARGS)
 {
@@ -129,11 +136,12 @@ note_trouble(const ErrorData *error)
 static bool
 try_image(XLogRecPtr redo, bool final)
 {
-	bool		ok = true;
+	volatile bool ok = false;
 
 	PG_TRY();
 	{
 		ts_image_write(redo, final);
+		ok = true;
 	}
 	PG_CATCH();
 	{
@@ -143,7 +151,6 @@ try_image(XLogRecPtr redo, bool final)
 		error = CopyErrorData();
 		FlushErrorState();
 		note_trouble(error);
-		ok = false;
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(work_context);
@@ -352,6 +359,7 @@ may_leave(bool postmaster_gone)
 				(errmsg("tsengine guard goes on, as the server is not shutting down")));
 		return false;
 	}
+	pg_atomic_write_u32(&ts_image_shared->guard_leaving, 1);
 	/* full barrier: see ts_guard_writable */
 	(void) pg_atomic_exchange_u32(&ts_image_shared->guard_ready, 0);
 	if (!others_have_gone())

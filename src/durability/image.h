@@ -61,6 +61,7 @@ typedef struct TsImageShared
 
 	/* guard.c */
 	pg_atomic_uint32 guard_ready;
+	pg_atomic_uint32 guard_leaving; /* the server shuts down */
 
 	/* load.c; under TS_LOCK_LOAD where it says so */
 	pg_atomic_uint32 recovered; /* orphans are gone; set under the lock */
@@ -70,7 +71,6 @@ typedef struct TsImageShared
 	pg_atomic_uint64 blocks_loaded;
 	pg_atomic_uint64 bytes_loaded;
 	pg_atomic_uint64 rows_loaded;
-	pg_atomic_uint32 tables_left;	/* not finished, damaged ones included */
 	TimestampTz load_start;
 	pg_atomic_uint64 load_report;	/* time of the last progress message */
 	ConditionVariable load_done;	/* some table has become ready or damaged */
