@@ -43,10 +43,34 @@ extern void ts_load_settle_later(TsTable *table);
 extern TS_EXPORTED void ts_load_worker_main(Datum arg) pg_attribute_noreturn();
 extern int	ts_load_workers;	/* GUC */
 
-/* Between the files of the loader. */
-extern bool ts_load_some(void);
-extern bool ts_load_start_workers(void);
+/*
+ * For the guard, once recovery is over: drop tables whose relation files are
+ * gone.  Before, no table becomes ready.  False if it is too early.  Raises
+ * errors of the file system.
+ */
 extern bool ts_load_recovery_over(void);
-extern void ts_load_report(bool done);
+
+/*
+ * Start background workers that load all tables, as many as there are slots for;
+ * returns how many.
+ */
+extern int	ts_load_start_workers(void);
+
+/*
+ * Load a bounded piece of some table, those that somebody waits for first.
+ * False when there is nothing to be done now; *done tells if there will not be
+ * either.  Damaged tables are no error.  Raises 53200 and other lacks of resources.
+ */
+extern bool ts_load_some(bool *done);
+
+/* GUC tsengine.load_workers */
+extern int	ts_load_workers;
+
+extern TS_EXPORTED void ts_load_worker_main(Datum arg) pg_attribute_noreturn();
+
+/* Between loadblock.c and load.c. */
+extern bool ts_load_table_step(TsTable *table, uint64 generation, bool *stuck);
+extern bool ts_load_batch(TsTable *table, uint64 generation);
+extern void ts_load_damaged(TsTable *table, uint32 file, const char *message);
 
 #endif							/* TS_DURABILITY_LOAD_H */

@@ -24,6 +24,10 @@ typedef enum TsStopPoint
 	TS_STOP_CSN_TAKEN,			/* pure commit: csn taken, not decided yet */
 	TS_STOP_COMMITTED,			/* decided, versions not stamped yet */
 	TS_STOP_MIXED_ENDED,		/* mixed commit: visible by its xid only */
+	TS_STOP_IMAGE_LSN,			/* image: its LSN is taken, nothing is written */
+	TS_STOP_IMAGE_SCAN,			/* image: before the first block */
+	TS_STOP_IMAGE_MANIFEST,		/* image: files durable, no manifest yet */
+	TS_STOP_IMAGE_DONE,			/* image: durable, nothing removed yet */
 	TS_STOP_LOGGED,				/* mixed: logged, not in the descriptor's list yet */
 	TS_STOP_BEFORE_FLUSH,		/* pure commit or a reader of one: before it waits for the disk */
 	TS_NUM_STOP_POINTS

@@ -35,6 +35,7 @@ typedef enum TsTableLoad
 {
 	TS_TABLE_READY = 0,
 	TS_TABLE_LOADING,			/* rows may be on disk still */
+	TS_TABLE_SETTLING,			/* rows are there, free slots are being counted */
 	TS_TABLE_DAMAGED			/* an image file of it cannot be read */
 } TsTableLoad;
 
