@@ -275,6 +275,7 @@ static bool
 find_row(TsTable *table, const Entry *e, TsTxn *mine, TsRowRef *ref)
 {
 	TsVersion  *head;
+	uint64		word = 0;
 
 	if (!ts_table_ensure_blocks(table, e->blkno + 1))
 		(void) alloc_version(MaxAllocHugeSize);	/* says what is wrong */
@@ -282,10 +283,14 @@ find_row(TsTable *table, const Entry *e, TsTxn *mine, TsRowRef *ref)
 	ref->index = e->index;
 	if (ref->block == NULL || !ts_load_block(table, ref->block))
 		return false;
+	ts_epoch_enter();
 	head = ts_row_head(ts_ref_row(*ref));
-	if (head != NULL && ts_creator_is_live(ts_version_creator(head)))
+	if (head != NULL)
+		word = ts_version_creator(head);
+	ts_epoch_leave();
+	if (ts_creator_is_live(word))
 	{
-		TsTxn	   *owner = ts_undecided_txn_of_word(ts_version_creator(head));
+		TsTxn	   *owner = ts_undecided_txn_of_word(word);
 
 		if (owner != NULL && owner != mine)
 			settle(owner);
@@ -375,7 +380,8 @@ redo_pure(Cursor *c)
 	redo_rows(c, header.database, NULL, InvalidTransactionId);
 	if (header.xmin != 0)
 		ts_xmin_counter_restore(header.xmin);
-	ts_recovered_commit(gathered.refs, gathered.versions, gathered.n, header.xmin);
+	if (gathered.n > 0)
+		ts_recovered_commit(gathered.refs, gathered.versions, gathered.n, header.xmin);
 }
 
 static void
@@ -388,6 +394,19 @@ redo_mixed(Cursor *c)
 }
 
 /* ---- tables ---- */
+
+static void
+drop_files(int n, const RelFileNode *nodes)
+{
+	for (int i = 0; i < n; i++)
+	{
+		TsTable    *table = ts_table_lookup(nodes[i]);
+
+		if (table != NULL)
+			ts_undecided_forget_table(table);
+		ts_table_drop(nodes[i], InvalidBackendId);
+	}
+}
 
 static TsTable *
 make_table(RelFileNode rnode, TransactionId creator_xid)
@@ -411,15 +430,14 @@ redo_table(uint8 info, Cursor *c)
 	switch (info)
 	{
 		case TS_WAL_CREATE:
-			ts_table_drop(record.rnode, InvalidBackendId);
+			drop_files(1, &record.rnode);
 			(void) make_table(record.rnode, record.argument);
 			break;
 		case TS_WAL_EMPTY:
 			if (table == NULL)
 				break;
 			creator_xid = table->creator_xid;
-			ts_undecided_forget_table(table);
-			ts_table_drop(record.rnode, InvalidBackendId);
+			drop_files(1, &record.rnode);
 			(void) make_table(record.rnode, creator_xid);
 			break;
 		case TS_WAL_EXTEND:
@@ -477,13 +495,6 @@ end_undecided(TransactionId xid, bool committed)
 
 	if (txn != NULL)
 		ts_undecided_end(txn, ts_txn_seq(pg_atomic_read_u64(&txn->state)), committed);
-}
-
-static void
-drop_files(int n, const RelFileNode *nodes)
-{
-	for (int i = 0; i < n; i++)
-		ts_table_drop(nodes[i], InvalidBackendId);
 }
 
 static void

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "access/xlog_internal.h"
 #include "miscadmin.h"
 #include "storage/shmem.h"
 
@@ -72,6 +73,23 @@ ts_durable_csn(void)
 	return pg_atomic_read_u64(&shared->csn);
 }
 
+/*
+ * All records inserted up to now end at or before this, and it can be asked to
+ * be flushed.  (GetXLogInsertRecPtr() is where the next record will begin, which
+ * may be behind a page header that is not written before that record is.)
+ */
+XLogRecPtr
+ts_wal_inserted(void)
+{
+	XLogRecPtr	lsn = GetXLogInsertRecPtr();
+
+	if (XLogSegmentOffset(lsn, wal_segment_size) == SizeOfXLogLongPHD)
+		lsn -= SizeOfXLogLongPHD;
+	else if (lsn % XLOG_BLCKSZ == SizeOfXLogShortPHD)
+		lsn -= SizeOfXLogShortPHD;
+	return lsn;
+}
+
 void
 ts_durable_note_commit(uint64 csn, XLogRecPtr end)
 {
@@ -105,7 +123,7 @@ ts_durable_note_read(TsVersion *version, uint64 csn)
 	}
 	/* overwritten long ago: wherever it was, it was before this */
 	if (!RecoveryInProgress())
-		read_upto = GetXLogInsertRecPtr();
+		read_upto = Max(read_upto, ts_wal_inserted());
 }
 
 void
@@ -158,7 +176,7 @@ take_sample(void)
 	}
 	pg_memory_barrier();
 	sample_csn = csn;
-	sample_end = GetXLogInsertRecPtr();
+	sample_end = ts_wal_inserted();
 }
 
 void

@@ -51,6 +51,9 @@ extern void ts_durable_note_read(TsVersion *version, uint64 csn);
 /* Wait until all that has been read is on disk.  Raises no error but PANIC. */
 extern void ts_durable_wait(void);
 
+/* The WAL's end as far as it can be flushed.  Not for recovery. */
+extern XLogRecPtr ts_wal_inserted(void);
+
 /* The transaction reports nothing. */
 extern void ts_durable_forget(void);
 

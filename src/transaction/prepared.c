@@ -18,6 +18,7 @@
 #include "access/transam.h"
 #include "access/twophase.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/storage.h"
 #include "storage/lwlock.h"
 #include "storage/procarray.h"
@@ -185,6 +186,8 @@ ts_undecided_end(TsTxn *txn, uint64 seq, bool committed)
 void
 ts_prepared_finish_all(void)
 {
+	if (RecoveryInProgress())
+		return;					/* their ends may still be replayed */
 	ts_txn_attach();
 	for (int i = 0; i < ts_txn_count(); i++)
 	{
