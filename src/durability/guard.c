@@ -41,6 +41,7 @@
 #include "utils/timestamp.h"
 
 #include "memory/process.h"
+#include "transaction/durable.h"
 #include "transaction/txn.h"
 
 #include "durability/guard.h"
@@ -317,7 +318,7 @@ write_last_image(void)
 {
 	TimestampTz begin = GetCurrentTimestamp();
 
-	while (!try_image(GetXLogInsertRecPtr(), true))
+	while (!try_image(ts_wal_inserted(), true))
 	{
 		if (TimestampDifferenceExceeds(begin, GetCurrentTimestamp(), FINAL_RETRY_MS))
 		{

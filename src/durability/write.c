@@ -17,7 +17,6 @@
 
 #include "access/transam.h"
 #include "access/xlog.h"
-#include "access/xlog_internal.h"
 #include "access/xlogrecovery.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
@@ -28,6 +27,7 @@
 #include "utils/timestamp.h"
 
 #include "memory/epoch.h"
+#include "transaction/durable.h"
 #include "transaction/txn.h"
 
 #include "durability/blockimage.h"
@@ -87,24 +87,15 @@ image_lsn(XLogRecPtr redo)
 {
 	if (RecoveryInProgress())
 		return Max(GetXLogReplayRecPtr(NULL), redo);
-	return GetXLogInsertRecPtr();
+	return ts_wal_inserted();
 }
 
 /* Flush what was inserted up to now: the image may hold effects of all of it. */
 static void
 flush_wal(void)
 {
-	XLogRecPtr	lsn;
-
-	if (RecoveryInProgress())
-		return;					/* what is replayed is on disk */
-	lsn = GetXLogInsertRecPtr();
-	/* where the next record goes, behind a page's header: that is not written yet */
-	if (XLogSegmentOffset(lsn, wal_segment_size) == SizeOfXLogLongPHD)
-		lsn -= SizeOfXLogLongPHD;
-	else if (lsn % XLOG_BLCKSZ == SizeOfXLogShortPHD)
-		lsn -= SizeOfXLogShortPHD;
-	XLogFlush(lsn);
+	if (!RecoveryInProgress())	/* what is replayed is on disk */
+		XLogFlush(ts_wal_inserted());
 }
 
 /* Has the transaction inserted records whose effect is not in memory as such? */
