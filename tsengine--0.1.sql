@@ -25,6 +25,29 @@ CREATE FUNCTION transaction_stats(
 	OUT waits bigint, OUT late_xid bigint, OUT snapshot_missing bigint)
 AS 'MODULE_PATHNAME', 'tsengine_transaction_stats' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
+CREATE FUNCTION checkpoint_stats(
+	OUT io_method text, OUT guard_ready boolean, OUT images bigint,
+	OUT generation bigint, OUT redo_lsn pg_lsn, OUT image_lsn pg_lsn,
+	OUT last_blocks bigint, OUT last_bytes bigint,
+	OUT total_blocks bigint, OUT total_bytes bigint, OUT last_time timestamptz,
+	OUT last_write_time double precision, OUT last_sync_time double precision,
+	OUT files bigint, OUT disk_bytes bigint, OUT live_bytes bigint,
+	OUT failures bigint, OUT last_error text)
+AS 'MODULE_PATHNAME', 'tsengine_checkpoint_stats' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE FUNCTION load_stats(
+	OUT database oid, OUT relfilenode oid, OUT blocks bigint, OUT blocks_loaded bigint,
+	OUT state text, OUT damaged_file text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'tsengine_load_stats' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE FUNCTION verify(OUT file text, OUT problem text) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'tsengine_verify' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION verify() IS
+	'reads the checkpoint image of tsengine tables and returns a row for each file that is damaged';
+REVOKE EXECUTE ON FUNCTION verify() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION verify() TO pg_monitor;
+
 CREATE VIEW stat_memory AS SELECT * FROM memory_stats();
 COMMENT ON VIEW stat_memory IS 'use of the memory that holds tsengine tables';
 
@@ -41,8 +64,14 @@ COMMENT ON VIEW stat_tables IS 'rows, versions and memory of tsengine tables';
 CREATE VIEW stat_transactions AS SELECT * FROM transaction_stats();
 COMMENT ON VIEW stat_transactions IS 'outcomes of transactions that changed tsengine tables';
 
+CREATE VIEW stat_checkpoint AS SELECT * FROM checkpoint_stats();
+COMMENT ON VIEW stat_checkpoint IS 'checkpoint images of tsengine tables since the server started';
+
+CREATE VIEW stat_load AS SELECT * FROM load_stats();
+COMMENT ON VIEW stat_load IS 'loading of tsengine tables after the server was started, in all databases';
+
 GRANT USAGE ON SCHEMA @extschema@ TO PUBLIC;
-GRANT SELECT ON stat_memory, stat_tables, stat_transactions TO PUBLIC;
+GRANT SELECT ON stat_memory, stat_tables, stat_transactions, stat_checkpoint, stat_load TO PUBLIC;
 
 /*
  * Calls of core's pg_relation_size() and so on, of pg_notify() and of
