@@ -364,14 +364,13 @@ list_tables(TsTableRef *refs, int max)
 TsTableRef *
 ts_table_list(int *n)
 {
-	int			max = 0;
-	TsTableRef *refs = NULL;
+	int			max = 64;
+	TsTableRef *refs = palloc(max * sizeof(TsTableRef));
 
 	while ((*n = list_tables(refs, max)) > max)
 	{
 		max = *n + 16;
-		if (refs != NULL)
-			pfree(refs);
+		pfree(refs);
 		refs = palloc_extended(max * sizeof(TsTableRef), MCXT_ALLOC_HUGE);
 	}
 	return refs;
