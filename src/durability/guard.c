@@ -141,11 +141,12 @@ note_trouble(const ErrorData *error)
 static bool
 try_image(XLogRecPtr redo, bool final)
 {
-	volatile bool ok = true;
+	volatile bool ok = false;
 
 	PG_TRY();
 	{
 		ts_image_write(redo, final);
+		ok = true;
 	}
 	PG_CATCH();
 	{
@@ -155,7 +156,6 @@ try_image(XLogRecPtr redo, bool final)
 		error = CopyErrorData();
 		FlushErrorState();
 		note_trouble(error);
-		ok = false;
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(work_context);

@@ -72,7 +72,6 @@ typedef struct TsImageShared
 	pg_atomic_uint64 blocks_loaded;
 	pg_atomic_uint64 bytes_loaded;
 	pg_atomic_uint64 rows_loaded;
-	pg_atomic_uint32 tables_left;	/* not finished, damaged ones included */
 	TimestampTz load_start;
 	pg_atomic_uint64 load_report;	/* time of the last progress message */
 	ConditionVariable load_done;	/* some table has become ready or damaged */

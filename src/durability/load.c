@@ -15,12 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "access/transam.h"
 #include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "common/relpath.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/fd.h"
+#include "storage/procarray.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -31,6 +33,7 @@
 #include "durability/load.h"
 #include "durability/manifest.h"
 #include "durability/pending.h"
+#include "durability/redo.h"
 
 /* ---- the manifest ---- */
 
@@ -88,6 +91,7 @@ make_table(const TsManifestTable *entry, const TsManifestBlock *blocks)
 	pg_atomic_write_u32(&table->load, TS_TABLE_LOADING);
 	pg_atomic_write_u32(&table->indexed, (entry->flags & TS_MANIFEST_INDEXED) ? 2 : 0);
 	table->bury_free = (entry->flags & TS_MANIFEST_BURY_FREE) || !ts_started_after_shutdown();
+	table->creator_xid = entry->creator_xid;
 	make_blocks(table, entry, blocks);
 	table->logged_blocks = Max(table->logged_blocks, entry->logged_blocks);
 	table->announced_blocks = table->logged_blocks;
@@ -330,10 +334,19 @@ relation_file_exists(RelFileNode rnode)
 	return found;
 }
 
+/* Did the transaction that made a table come to nothing, in a crash? */
+static bool
+creation_is_undone(TsTable *table)
+{
+	TransactionId xid = table->creator_xid;
+
+	return TransactionIdIsValid(xid) && !TransactionIdIsInProgress(xid) &&
+		!TransactionIdDidCommit(xid);
+}
+
 /*
  * Tables without a relation file: dropped where the image was written after the
- * commit was logged and before it was carried out here, or created by a
- * transaction that a crash has ended.
+ * commit was logged and before it was carried out here.
  */
 static void
 drop_orphans(void)
@@ -342,7 +355,7 @@ drop_orphans(void)
 	TsTableRef *refs = ts_table_list(&n);
 
 	for (int i = 0; i < n; i++)
-		if (!relation_file_exists(refs[i].rnode))
+		if (!relation_file_exists(refs[i].rnode) || creation_is_undone(refs[i].table))
 			ts_table_drop(refs[i].rnode, InvalidBackendId);
 	pfree(refs);
 }
@@ -434,7 +447,7 @@ settle_table(TsTable *table, uint64 generation)
 {
 	uint32		expected = TS_TABLE_LOADING;
 	bool		indexed = pg_atomic_read_u32(&table->indexed) != 0;
-	bool		bury = table->bury_free && indexed;
+	bool		bury = (table->bury_free || ts_recovery_happened()) && indexed;
 	bool		enough = true;
 
 	if (!enter_table(table, generation))

@@ -55,6 +55,7 @@ typedef struct TsManifestTable
 	uint32		damaged_file;	/* with CHANGES_LOST */
 	BlockNumber logged_blocks;
 	BlockNumber nblocks;
+	TransactionId creator_xid;	/* not known to have committed */
 } TsManifestTable;
 
 /* Of each block from TS_FIRST_BLOCK on. */

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "access/transam.h"
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
 #include "access/xlogrecovery.h"
@@ -338,6 +339,18 @@ image_block(Image *image, const TsTableRef *ref, BlockNumber blkno, bool listed)
 	return true;
 }
 
+/*
+ * The transaction that made the table, if that has not committed.  Committed
+ * ones are forgotten before clog forgets them.
+ */
+static TransactionId
+creator_of(TsTable *table)
+{
+	if (TransactionIdIsValid(table->creator_xid) && TransactionIdDidCommit(table->creator_xid))
+		table->creator_xid = InvalidTransactionId;
+	return table->creator_xid;
+}
+
 static TsManifestTable
 describe_table(const TsTableRef *ref)
 {
@@ -357,6 +370,7 @@ describe_table(const TsTableRef *ref)
 	if (pg_atomic_read_u32(&table->indexed) != 0)
 		entry.flags |= TS_MANIFEST_INDEXED;
 	entry.nblocks = ts_table_nblocks(table);
+	entry.creator_xid = creator_of(table);
 	/* the flags before the blocks: see settle_table in load.c */
 	pg_read_barrier();
 	return entry;
