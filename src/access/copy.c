@@ -418,6 +418,5 @@ ts_copy_database(Oid template, Oid database)
 		ts_txn_begin_write(true);
 		copy_to_database(refs[i].table, database);
 	}
-	if (refs != NULL)
-		pfree(refs);
+	pfree(refs);
 }

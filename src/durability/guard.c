@@ -26,6 +26,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/fd.h"
@@ -36,6 +37,7 @@
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "storage/sinvaladt.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/pidfile.h"
 #include "utils/timestamp.h"
@@ -50,6 +52,7 @@
 #define POLL_MS				10
 #define MIN_RETRY_MS		1000
 #define MAX_RETRY_MS		10000
+#define START_PATIENCE_MS	2000	/* until then the guard may not have been started */
 #define FINAL_RETRY_MS		10000	/* so long a last image is tried for */
 
 static volatile sig_atomic_t asked_to_stop = false;
@@ -73,8 +76,9 @@ ts_guard_writable(void)
 bool
 ts_guard_expected(void)
 {
-	return ts_image_state() != TS_IMAGE_BROKEN &&
-		pg_atomic_read_u32(&ts_image_shared->guard_leaving) == 0;
+	return pg_atomic_read_u32(&ts_image_shared->guard_expected) != 0 ||
+		!TimestampDifferenceExceeds(ts_image_shared->start_time, GetCurrentTimestamp(),
+									START_PATIENCE_MS);
 }
 
 static void
@@ -360,7 +364,7 @@ may_leave(bool postmaster_gone)
 				(errmsg("tsengine guard goes on, as the server is not shutting down")));
 		return false;
 	}
-	pg_atomic_write_u32(&ts_image_shared->guard_leaving, 1);
+	pg_atomic_write_u32(&ts_image_shared->guard_expected, 0);
 	/* full barrier: see ts_guard_writable */
 	(void) pg_atomic_exchange_u32(&ts_image_shared->guard_ready, 0);
 	if (!others_have_gone())
@@ -377,7 +381,13 @@ guard_loop(void)
 
 	while (!may_leave(postmaster_gone))
 	{
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
 		serve();
+		ts_durable_advance();
 		if (postmaster_gone)
 			pg_usleep(POLL_MS * 1000L);
 		else
@@ -392,12 +402,13 @@ void
 ts_guard_main(Datum arg)
 {
 	pqsignal(SIGTERM, on_stop);
-	pqsignal(SIGHUP, SIG_IGN);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	work_context = AllocSetContextCreate(TopMemoryContext, "tsengine guard",
 										 ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(work_context);
 	ts_process_attach();
 	hold_checkpoints();
+	pg_atomic_write_u32(&ts_image_shared->guard_expected, 1);
 	BackgroundWorkerUnblockSignals();
 	PG_TRY();
 	{

@@ -21,7 +21,7 @@
  */
 extern bool ts_guard_writable(void);
 
-/* If not: may it come to that by waiting? */
+/* Is the guard there, or about to come, so that it is worth to wait for it? */
 extern bool ts_guard_expected(void);
 
 extern void ts_guard_register(void);

@@ -11,6 +11,7 @@
 #include "common/controldata_utils.h"
 #include "miscadmin.h"
 #include "storage/shmem.h"
+#include "utils/timestamp.h"
 
 #include "durability/image.h"
 
@@ -42,6 +43,7 @@ ts_image_startup(void)
 
 		memset(ts_image_shared, 0, sizeof(TsImageShared));
 		ts_image_shared->control_redo = control->checkPointCopy.redo;
+		ts_image_shared->start_time = GetCurrentTimestamp();
 		ConditionVariableInit(&ts_image_shared->load_done);
 		pfree(control);
 	}

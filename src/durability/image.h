@@ -61,7 +61,8 @@ typedef struct TsImageShared
 
 	/* guard.c */
 	pg_atomic_uint32 guard_ready;
-	pg_atomic_uint32 guard_leaving; /* the server shuts down */
+	pg_atomic_uint32 guard_expected;	/* cleared when the server stops */
+	TimestampTz start_time;		/* of shared memory */
 
 	/* load.c; under TS_LOCK_LOAD where it says so */
 	pg_atomic_uint32 recovered; /* orphans are gone; set under the lock */

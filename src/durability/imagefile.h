@@ -17,9 +17,10 @@
 
 #include "postgres.h"
 
-#include "storage/image.h"
 
-#define TS_IMAGE_DIR		"pg_tsengine"
+#include "storage/image.h"
+#include "storage/load.h"
+
 
 /* bytes of a file page, header included */
 #define TS_IMAGE_PAGE_SIZE	65536

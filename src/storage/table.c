@@ -369,8 +369,8 @@ ts_table_list(int *n)
 
 	while ((*n = list_tables(refs, max)) > max)
 	{
+		max = *n + 16;
 		pfree(refs);
-		max = *n + 64;
 		refs = palloc_extended(max * sizeof(TsTableRef), MCXT_ALLOC_HUGE);
 	}
 	return refs;
