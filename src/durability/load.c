@@ -120,8 +120,11 @@ make_tables(const TsManifestHeader *header)
 	}
 }
 
-/* Numbers of files that there are, or that the manifest speaks of, are not used again. */
-static void
+/*
+ * Numbers of files that there are, or that the manifest speaks of, are not used
+ * again.  False if there are files and no manifest.
+ */
+static bool
 set_next_numbers(const TsManifest *manifest)
 {
 	int			n;
@@ -138,6 +141,7 @@ set_next_numbers(const TsManifest *manifest)
 	}
 	ts_image_shared->next_file = last + 1;
 	ts_image_shared->generation = manifest->last_generation;
+	return n == 0 || manifest->last_generation > 0;
 }
 
 static void
@@ -147,7 +151,12 @@ load_manifest(void)
 
 	/* a late reader must not ask for more than the recovery it belongs to did */
 	ts_manifest_choose(Min(GetRedoRecPtr(), ts_image_shared->control_redo), &manifest);
-	set_next_numbers(&manifest);
+	if (!set_next_numbers(&manifest))
+	{
+		/* a new installation has neither: the first manifest comes before files */
+		set_broken(TS_IMAGE_DIR, "there are image files, and no manifest");
+		return;
+	}
 	if (manifest.broken != NULL)
 	{
 		set_broken(manifest.name, manifest.broken);
