@@ -308,6 +308,14 @@ sub test_full_disk
 		fault('');
 		is(files(), '', 'that leaves nothing');
 	}
+	# what was allocated ahead of the stream must not keep the space from it
+	my $file = ++$last_file;
+	fault('write:1+:ENOSPC,unlink:1+:EIO');
+	error_of("SELECT image_write($file, $PIECES, 11)");
+	fault('');
+	cmp_ok(-s image_path($file), '<=', 8 * 16 * $PAGE, 'nothing stays allocated ahead when the disk is full');
+	empty_directory();
+
 	# what is kept for reuse goes before the reserve
 	my $old = write_image(12);
 	ask($s, 'SELECT image_reserve(1000000)');

@@ -50,6 +50,7 @@
 
 #include "durability/guard.h"
 #include "durability/load.h"
+#include "durability/manifest.h"
 
 #define POLL_MS				10
 #define MIN_RETRY_MS		1000
@@ -139,15 +140,20 @@ note_trouble(const ErrorData *error)
 			 error->hint ? errhint("%s", error->hint) : 0));
 }
 
-/* Write an image; false if that failed, which is noted. */
+/*
+ * Write an image; false if that failed, which is noted.  `begins`: it is the last
+ * one before writes are allowed.
+ */
 static bool
-try_image(XLogRecPtr redo, bool final)
+try_image(XLogRecPtr redo, bool final, bool begins)
 {
 	volatile bool ok = false;
 
 	PG_TRY();
 	{
 		ts_image_write(redo, final);
+		if (begins)
+			ts_service_write((uint32) ts_image_shared->generation);
 		ok = true;
 	}
 	PG_CATCH();
@@ -223,7 +229,7 @@ begin_service(void)
 		log_something();
 	logged = true;
 	redo = GetRedoRecPtr();
-	if (!try_image(redo, false))
+	if (!try_image(redo, false, true))
 		return;
 	imaged = redo;
 	pg_memory_barrier();
@@ -257,7 +263,7 @@ serve(void)
 		/* in recovery nobody writes, and so nothing can come after the image */
 		if (image_is_due(redo))
 		{
-			if (try_image(redo, RecoveryInProgress()))
+			if (try_image(redo, RecoveryInProgress(), false))
 				imaged = redo;
 		}
 		else if (!ts_guard_writable() && !asked_to_stop)
@@ -324,7 +330,7 @@ write_last_image(void)
 {
 	TimestampTz begin = GetCurrentTimestamp();
 
-	while (!try_image(ts_wal_inserted(), true))
+	while (!try_image(ts_wal_inserted(), true, false))
 	{
 		if (TimestampDifferenceExceeds(begin, GetCurrentTimestamp(), FINAL_RETRY_MS))
 		{

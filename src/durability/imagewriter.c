@@ -31,7 +31,9 @@ struct TsImageWriter
 	int			fd;
 	uint32		file;
 	uint64		system_identifier;
-	off_t		allocated;		/* bytes the file has already */
+	bool		allocates_ahead;
+	off_t		allocated;		/* bytes the file has */
+	off_t		sent;			/* bytes whose writes were begun */
 
 	/* where the stream stands: in this page, at this byte of its payload */
 	uint32		page;
@@ -57,6 +59,7 @@ ts_image_writer_open(uint32 file, uint64 system_identifier)
 	w->context = CurrentMemoryContext;
 	w->file = file;
 	w->system_identifier = system_identifier;
+	w->allocates_ahead = true;
 	ts_image_file_path(w->path, file);
 	w->fd = ts_image_create_file(w->path);
 	if (fstat(w->fd, &st) == 0)
@@ -74,6 +77,40 @@ ts_image_writer_place(TsImageWriter *w)
 	return place;
 }
 
+/*
+ * Give back what is allocated and not needed yet, and leave that be from now
+ * on: the disk is full, or the file system cannot do it.  ERROR.
+ */
+static void
+stop_allocating_ahead(TsImageWriter *w)
+{
+	w->allocates_ahead = false;
+	if (w->allocated <= w->sent)
+		return;
+	if (ts_io_truncate(w->fd, w->sent) < 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not truncate file \"%s\": %m", w->path)));
+	w->allocated = w->sent;
+}
+
+/*
+ * Have space allocated up to "end" and somewhat beyond: writes that extend a
+ * file are done one after the other.  ERROR.
+ */
+static void
+allocate_ahead(TsImageWriter *w, off_t end)
+{
+	off_t		begin = w->allocated;
+
+	if (!w->allocates_ahead || end <= begin)
+		return;
+	w->allocated = end + Min(begin, MAX_EXTENT);
+	/* without it only speed is lost; a full disk shows in the write */
+	if (fallocate(w->fd, 0, begin, w->allocated - begin) < 0)
+		stop_allocating_ahead(w);
+}
+
 /* Wait until a batch is written; ERROR.  A full disk is given what we hoard. */
 static void
 wait_batch(TsImageWriter *w, TsIoRequest *batch)
@@ -84,12 +121,16 @@ wait_batch(TsImageWriter *w, TsIoRequest *batch)
 		return;
 	while (!ts_io_wait(batch))
 	{
-		/* once in any case: space may have been freed for another batch */
-		if (errno == ENOSPC && (ts_image_free_space() || !retried))
+		if (batch->error == ENOSPC)
 		{
-			retried = true;
-			ts_io_retry(batch);
-			continue;
+			stop_allocating_ahead(w);
+			/* once in any case: another batch may have freed space */
+			if (ts_image_free_space() || !retried)
+			{
+				retried = true;
+				ts_io_retry(batch);
+				continue;
+			}
 		}
 		errno = batch->error;
 		ereport(ERROR,
@@ -97,24 +138,6 @@ wait_batch(TsImageWriter *w, TsIoRequest *batch)
 				 errmsg("could not write file \"%s\": %m", w->path)));
 	}
 	batch->state = TS_IO_IDLE;
-}
-
-/*
- * Have space allocated up to "end" and somewhat beyond: writes that extend a
- * file are done one after the other.  If it does not work, those that follow
- * find out; only speed is lost.
- */
-static void
-extend(TsImageWriter *w, off_t end)
-{
-	off_t		ahead = Min(w->allocated, MAX_EXTENT);
-
-	if (end <= w->allocated)
-		return;
-	if (fallocate(w->fd, 0, w->allocated, end + ahead - w->allocated) < 0)
-		ereport(DEBUG1,
-				(errmsg_internal("could not allocate space for file \"%s\": %m", w->path)));
-	w->allocated = end + ahead;
 }
 
 /* Send the current batch to the disk and go on to the next one. */
@@ -131,8 +154,9 @@ send_batch(TsImageWriter *w)
 	batch->write = true;
 	batch->length = (Size) pages * TS_IMAGE_PAGE_SIZE;
 	batch->offset = (off_t) (w->page - pages) * TS_IMAGE_PAGE_SIZE;
-	extend(w, batch->offset + batch->length);
+	allocate_ahead(w, batch->offset + batch->length);
 	ts_io_start(batch);
+	w->sent = batch->offset + batch->length;
 	w->current = (w->current + 1) % TS_IMAGE_BATCHES;
 }
 

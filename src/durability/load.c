@@ -141,7 +141,7 @@ set_next_numbers(const TsManifest *manifest)
 	}
 	ts_image_shared->next_file = last + 1;
 	ts_image_shared->generation = manifest->last_generation;
-	return n == 0 || manifest->last_generation > 0;
+	return n == 0 || manifest->any;
 }
 
 static void

@@ -24,6 +24,7 @@
 
 #define MANIFEST_MAGIC	0x5453494D
 #define MANIFEST_PREFIX	"manifest."
+#define SERVICE_PATH	"global/pg_tsengine.service"
 
 void
 ts_manifest_path(char *path, uint32 generation)
@@ -231,6 +232,72 @@ ts_manifest_read(uint32 generation, TsManifestHeader **result)
 	return NULL;
 }
 
+/* 0 if there never was one.  Raises errors of the file system. */
+uint32
+ts_service_read(void)
+{
+	Size		len;
+	char	   *data = read_file(SERVICE_PATH, &len);
+
+	if (data == NULL && errno == ENOENT)
+		return 0;
+	if (data == NULL)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not read file \"%s\": %m", SERVICE_PATH)));
+	if (len != 9 || strspn(data, "0123456789ABCDEF") != 8)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("invalid contents of file \"%s\"", SERVICE_PATH)));
+	return (uint32) strtoul(data, NULL, 16);
+}
+
+/*
+ * Writes are about to be allowed: a final manifest of an older generation, put
+ * back by whatever mistake, is not to be believed again.  Durable on return.
+ * Raises errors of the file system.
+ */
+void
+ts_service_write(uint32 generation)
+{
+	const char *temporary = SERVICE_PATH ".tmp";
+	char		data[16];
+	int			fd = OpenTransientFile(temporary, O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
+	int			len = snprintf(data, sizeof(data), "%08X\n", generation);
+
+	errno = fd < 0 ? errno : 0;
+	if (fd < 0 || write(fd, data, len) != len || pg_fsync(fd) != 0)
+	{
+		/* a short write leaves errno alone */
+		if (errno == 0)
+			errno = ENOSPC;
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not write file \"%s\": %m", temporary)));
+	}
+	if (CloseTransientFile(fd) != 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not close file \"%s\": %m", temporary)));
+	(void) durable_rename(temporary, SERVICE_PATH, ERROR);
+}
+
+/* May recovery start from this manifest?  NULL, or why not, palloc'd. */
+static char *
+reason_not_to_use(const TsManifestHeader *header, bool newest, XLogRecPtr redo_start,
+				  uint32 service)
+{
+	if (header->redo >= redo_start)
+		return NULL;
+	if (!header->final || !newest)
+		return psprintf("the image is older than the last checkpoint: it is of %X/%X, recovery starts at %X/%X",
+						LSN_FORMAT_ARGS(header->redo), LSN_FORMAT_ARGS(redo_start));
+	if (header->generation < service)
+		return psprintf("the server has been in use after it was written, with image %08X",
+						service);
+	return NULL;
+}
+
 /*
  * Find the manifest to start from: the newest one that is intact, if it covers
  * the checkpoint that recovery starts at, or was the last act of a server that
@@ -245,18 +312,19 @@ ts_manifest_choose(XLogRecPtr redo_start, TsManifest *result)
 {
 	int			n;
 	uint32	   *generations = ts_manifest_list(&n);
+	uint32		service = ts_service_read();
 
 	memset(result, 0, sizeof(*result));
-	result->last_generation = n > 0 ? generations[0] : 0;
+	result->any = n > 0;
+	result->last_generation = Max(n > 0 ? generations[0] : 0, service);
 	for (int i = 0; i < n; i++)
 	{
 		TsManifestHeader *header;
 		char		path[MAXPGPATH];
 		char	   *problem = ts_manifest_read(generations[i], &header);
 
-		if (problem == NULL && header->redo < redo_start && (i > 0 || !header->final))
-			problem = psprintf("the image is older than the last checkpoint: it is of %X/%X, recovery starts at %X/%X",
-							   LSN_FORMAT_ARGS(header->redo), LSN_FORMAT_ARGS(redo_start));
+		if (problem == NULL)
+			problem = reason_not_to_use(header, i == 0, redo_start, service);
 		if (problem == NULL)
 			result->header = header;
 		if (problem == NULL || i == 0)

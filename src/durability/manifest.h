@@ -108,12 +108,20 @@ typedef struct TsManifest
 	char		name[64];		/* of the file, TS_IMAGE_DIR included */
 	char	   *broken;			/* not NULL: why there is no usable one */
 	uint32		last_generation;	/* largest number seen, 0: none */
+	bool		any;			/* there is a manifest, usable or not */
 } TsManifest;
 
 extern void ts_manifest_path(char *path, uint32 generation);
 extern char *ts_manifest_read(uint32 generation, TsManifestHeader **result);
 extern uint32 *ts_manifest_list(int *n);
 extern void ts_manifest_choose(XLogRecPtr redo_start, TsManifest *result);
+
+/*
+ * The generation of the first manifest after which the running server, or the
+ * one before it, allowed writes.  Kept outside of TS_IMAGE_DIR.
+ */
+extern uint32 ts_service_read(void);
+extern void ts_service_write(uint32 generation);
 
 /* files of a prefix "name.XXXXXXXX" in TS_IMAGE_DIR */
 extern uint32 *ts_image_dir_list(const char *prefix, int *n);

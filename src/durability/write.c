@@ -57,6 +57,7 @@ typedef struct Image
 	XLogRecPtr	redo;
 	XLogRecPtr	lsn;
 	bool		final;
+	uint32		generation;		/* of the manifest; 0 before it is written */
 	MemoryContext context;
 	TsImageOutput out;
 	TsManifestBuilder manifest;
@@ -403,7 +404,7 @@ write_manifest(Image *image)
 	for (uint32 i = 0; i < image->out.nfiles; i++)
 		file_use(image, image->out.first_file + i)->pages = image->out.pages[i];
 	header->files_at = image->manifest.len;
-	header->generation = (uint32) ts_image_shared->generation + 1;
+	header->generation = (uint32) ++ts_image_shared->generation;
 	header->redo = image->redo;
 	header->lsn = image->lsn;
 	header->final = image->final;
@@ -419,8 +420,9 @@ write_manifest(Image *image)
 		ts_manifest_append(&image->manifest, &entry, sizeof(entry));
 		ts_manifest_header(&image->manifest)->nfiles++;
 	}
+	/* (appending may have moved the header) */
+	image->generation = ts_manifest_header(&image->manifest)->generation;
 	ts_manifest_write(&image->manifest);
-	ts_image_shared->generation++;
 	ts_image_shared->next_file = image->out.next_file;
 }
 
@@ -587,6 +589,21 @@ write_image(Image *image)
 	tidy_up(image);
 }
 
+/*
+ * Clean up after an error.  If the manifest may have been put in its place, its
+ * files stay: a crash may show it yet.  The next manifest outdates it.
+ */
+static void
+abort_image(Image *image)
+{
+	char		path[MAXPGPATH];
+
+	ts_manifest_path(path, image->generation);
+	if (image->generation == 0 || access(path, F_OK) < 0)
+		ts_output_abort(&image->out);
+	give_back(image);
+}
+
 static void
 note_failure(void)
 {
@@ -622,8 +639,7 @@ ts_image_write(XLogRecPtr redo, bool final)
 		/* callers hold no LWLocks; what is held is from here */
 		LWLockReleaseAll();
 		ts_epoch_reset();
-		ts_output_abort(&image.out);
-		give_back(&image);
+		abort_image(&image);
 		MemoryContextSwitchTo(caller);
 		note_failure();
 		MemoryContextDelete(image.context);
