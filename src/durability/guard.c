@@ -402,11 +402,6 @@ guard_loop(void)
 			postmaster_gone = (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_POSTMASTER_DEATH,
 										 POLL_MS, PG_WAIT_EXTENSION) & WL_POSTMASTER_DEATH) != 0;
 		ResetLatch(MyLatch);
-		if (ConfigReloadPending)
-		{
-			ConfigReloadPending = false;
-			ProcessConfigFile(PGC_SIGHUP);
-		}
 	}
 }
 
