@@ -290,7 +290,7 @@ sub index_differs
 {
 	my ($node, $table, $index, $columns, $condition) = @_;
 	my $sql = "SELECT count(*), md5(string_agg(t::text, ' ')) FROM (SELECT * FROM $table WHERE $condition ORDER BY $columns) t";
-	my $no = 'SET enable_indexonlyscan = off; SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0;';
+	my $no = 'SET enable_indexonlyscan = off; SET enable_bitmapscan = off; SET jit = off; SET max_parallel_workers_per_gather = 0;';
 	my $seq = $node->safe_psql('postgres', "$no SET enable_indexscan = off; $sql");
 	my $use = "$no SET enable_seqscan = off; SET enable_sort = off;";
 
