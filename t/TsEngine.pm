@@ -202,6 +202,16 @@ sub postmaster_pid
 	return int($pid);
 }
 
+# (state, pid of the parent) of a process; nothing when it is gone.
+sub process_state
+{
+	my ($pid) = @_;
+	open my $stat, '<', "/proc/$pid/stat" or return;
+	my $line = <$stat> // '';
+	close $stat;
+	return $line =~ /^\d+ \(.*\) (\S) (\d+) /;
+}
+
 # The postmaster's children whose title matches: pid => title. Read from /proc, because some are in no
 # view and the server may not answer.
 sub server_processes
@@ -209,14 +219,11 @@ sub server_processes
 	my ($node, $title) = @_;
 	my $postmaster = postmaster_pid($node) or return;
 	my %found;
-	for my $dir (glob '/proc/[0-9]*')
+	for my $pid (map { m{/(\d+)$} } glob '/proc/[0-9]*')
 	{
-		open my $stat, '<', "$dir/stat" or next;
-		my $line = <$stat> // '';
-		close $stat;
-		my ($pid, $state, $parent) = $line =~ /^(\d+) \(.*\) (\S) (\d+) / or next;
+		my ($state, $parent) = process_state($pid) or next;
 		next if $parent != $postmaster || $state eq 'Z';
-		open my $cmdline, '<', "$dir/cmdline" or next;
+		open my $cmdline, '<', "/proc/$pid/cmdline" or next;
 		my $name = <$cmdline> // '';
 		close $cmdline;
 		$name =~ s/[\0 ]+$//;
@@ -230,18 +237,30 @@ sub server_processes
 sub kill_server
 {
 	my ($node, %params) = @_;
-	my %children = server_processes($node, qr//);
+	my %processes = server_processes($node, qr//);
+	my $postmaster = postmaster_pid($node);
+	my @kill = $params{survivors} ? () : keys %processes;
 
-	# with children it is no stale pid; a server that the node knows of must be there
-	kill 'KILL', postmaster_pid($node) if %children;
-	$node->kill9;
-	kill 'KILL', keys %children if !$params{survivors};
+	if (%processes) # else the pid is stale
+	{
+		$processes{$postmaster} = 'postmaster';
+		unshift @kill, $postmaster;
+	}
+	$node->kill9; # a server that the node knows of must be there
+	kill 'KILL', @kill;
+
+	my @alive;
 	for my $try (1 .. 300)
 	{
-		return if !grep { kill 0, $_ } keys %children;
+		# A zombie is dead, but its pid in a lock file keeps another postmaster from starting until
+		# somebody has waited for it.
+		@alive = grep { my ($state) = process_state($_); defined $state && $state ne 'Z' } keys %processes;
+		last if !@alive;
 		usleep(20_000);
 	}
-	die 'server processes survive: ' . join(', ', values %children);
+	die 'server processes survive: ' . join(', ', @processes{@alive}) if @alive;
+	unlink $node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock';
+	return;
 }
 
 # Kills the server and starts it again.
