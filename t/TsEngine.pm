@@ -18,7 +18,8 @@ use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw($AM on_tsengine new_node session ask try_ask send_query wait_query is_waiting
   wait_blocked used_bytes settled_bytes bench_start bench_finish bench_files quiet_sql
-  crash_and_start);
+  postmaster_pid server_processes kill_server crash_and_start kill_process wait_restarted
+  set_conf index_differs);
 
 our $AM = $ENV{TS_AM} // 'tsengine';
 
@@ -191,21 +192,131 @@ sub bench_finish
 	return $run->{out};
 }
 
-# Kills the postmaster and starts it again, once all its processes are gone.
+# The pid in postmaster.pid, which may be stale; 0 without such a file.
+sub postmaster_pid
+{
+	my ($node) = @_;
+	open my $f, '<', $node->data_dir . '/postmaster.pid' or return 0;
+	my $pid = <$f> // 0;
+	close $f;
+	return int($pid);
+}
+
+# (state, pid of the parent) of a process; nothing when it is gone.
+sub process_state
+{
+	my ($pid) = @_;
+	open my $stat, '<', "/proc/$pid/stat" or return;
+	my $line = <$stat> // '';
+	close $stat;
+	return $line =~ /^\d+ \(.*\) (\S) (\d+) /;
+}
+
+# The postmaster's children whose title matches: pid => title. Read from /proc, because some are in no
+# view and the server may not answer.
+sub server_processes
+{
+	my ($node, $title) = @_;
+	my $postmaster = postmaster_pid($node) or return;
+	my %found;
+	for my $pid (map { m{/(\d+)$} } glob '/proc/[0-9]*')
+	{
+		my ($state, $parent) = process_state($pid) or next;
+		next if $parent != $postmaster || $state eq 'Z';
+		open my $cmdline, '<', "/proc/$pid/cmdline" or next;
+		my $name = <$cmdline> // '';
+		close $cmdline;
+		$name =~ s/[\0 ]+$//;
+		$found{$pid} = $name if $name =~ $title;
+	}
+	return %found;
+}
+
+# Kills the postmaster and all its processes; with survivors => 1 these are left to find out by
+# themselves. Returns when all are gone.
+sub kill_server
+{
+	my ($node, %params) = @_;
+	my %processes = server_processes($node, qr//);
+	my $postmaster = postmaster_pid($node);
+	my @kill = $params{survivors} ? () : keys %processes;
+
+	if (%processes) # else the pid is stale
+	{
+		$processes{$postmaster} = 'postmaster';
+		unshift @kill, $postmaster;
+	}
+	$node->kill9; # a server that the node knows of must be there
+	kill 'KILL', @kill;
+
+	my @alive;
+	for my $try (1 .. 300)
+	{
+		# A zombie is dead, but its pid in a lock file keeps another postmaster from starting until
+		# somebody has waited for it.
+		@alive = grep { my ($state) = process_state($_); defined $state && $state ne 'Z' } keys %processes;
+		last if !@alive;
+		usleep(20_000);
+	}
+	die 'server processes survive: ' . join(', ', @processes{@alive}) if @alive;
+	unlink $node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock';
+	return;
+}
+
+# Kills the server and starts it again.
 sub crash_and_start
 {
 	my ($node) = @_;
-	my ($pid) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
-	my @children = split /\n/, $node->safe_psql('postgres', 'SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()');
-
-	$node->kill9;
-	for (1 .. 300)
-	{
-		last if !grep { kill 0, $_ } ($pid, @children);
-		usleep(100_000);
-	}
+	kill_server($node);
 	$node->start;
 	return;
+}
+
+# Kills one process of the server whose title matches; returns its title, undef if there is none. The
+# server then restarts by itself (restart_after_crash = on): see wait_restarted.
+sub kill_process
+{
+	my ($node, $title) = @_;
+	my %pids = server_processes($node, $title);
+	my @pids = sort keys %pids or return;
+	my $pid = $pids[ rand @pids ];
+	return kill('KILL', $pid) ? $pids{$pid} : undef;
+}
+
+# Waits until a server that restarts by itself answers again. OFFSET is the log's size before.
+sub wait_restarted
+{
+	my ($node, $offset) = @_;
+	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
+	$node->wait_for_log(qr/database system is ready to accept connections/, $offset);
+	return $node->poll_query_until('postgres', 'SELECT true');
+}
+
+# ALTER SYSTEM SET or RESET, in force when it returns.
+sub set_conf
+{
+	my ($node, $name, $value) = @_;
+	$node->safe_psql('postgres', defined $value ? "ALTER SYSTEM SET $name = '$value'" : "ALTER SYSTEM RESET $name");
+	$node->reload;
+	my $now = defined $value ? "= '$value'" : '= boot_val';
+	return $node->poll_query_until('postgres', "SELECT setting $now FROM pg_settings WHERE name = '$name'");
+}
+
+# Whether an index gives other rows, or another order, than a sequential scan: '' or a description.
+# COLUMNS is a list of leading index columns, then others that make the order unambiguous; CONDITION
+# is true for all rows and brings the index into play.
+sub index_differs
+{
+	my ($node, $table, $index, $columns, $condition) = @_;
+	my $sql = "SELECT count(*), md5(string_agg(t::text, ' ')) FROM (SELECT * FROM $table WHERE $condition ORDER BY $columns) t";
+	my $no = 'SET enable_indexonlyscan = off; SET enable_bitmapscan = off; SET jit = off; SET max_parallel_workers_per_gather = 0;';
+	my $seq = $node->safe_psql('postgres', "$no SET enable_indexscan = off; $sql");
+	my $use = "$no SET enable_seqscan = off; SET enable_sort = off;";
+
+	my $plan = $node->safe_psql('postgres', "$use EXPLAIN $sql");
+	die "index $index is not used:\n$plan" if $plan !~ /Index Scan using $index /;
+	my $by_index = $node->safe_psql('postgres', "$use $sql");
+	return $seq eq $by_index ? '' : "index $index: $by_index, sequential scan: $seq";
 }
 
 # Runs SQL, returns (exit code, stdout, stderr); errors are not fatal.
