@@ -1,5 +1,7 @@
 """plot.png: how much faster each workload is, and throughput over clients."""
 
+import transactions
+
 COLOURS = ("#7f7f7f", "#1f77b4", "#d95f02", "#1b9e77")
 BAR_COLOURS = ("#9ecae1", "#6baed6", "#3182bd", "#08519c")
 
@@ -10,8 +12,8 @@ def draw(results, caption, path):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    throughput = [m for m in results.measurements if m.unit == "tps"]
-    single = [m for m in results.measurements if m.unit != "tps"]
+    throughput = [m for m in results.measurements if m.workload in transactions.ALL]
+    single = [m for m in results.measurements if m.workload not in transactions.ALL]
     workloads = list(dict.fromkeys(m.workload for m in throughput))
     columns = max(1, len(workloads))
     figure = plt.figure(figsize=(max(10, 3.4 * columns), 8.5), layout="constrained")
@@ -84,7 +86,7 @@ def ratio_of_statements(axes, measurements, results):
     for x, m in enumerate(measurements):
         bar(axes, x, m, name, 0.6, BAR_COLOURS[1])
     labels = [m.workload.replace("-", "-\n", 1) for m in measurements]
-    finish_ratio_axes(axes, labels, results, "one connection: time or size ratio")
+    finish_ratio_axes(axes, labels, results, "the rest: time, size or rate ratio")
 
 
 def throughput_lines(axes, measurements, results):
