@@ -61,16 +61,17 @@ def timed_checkpoint(server):
     return Window(float(rows[0][0]), float(rows[1][0]))
 
 
-def take_checkpoints(server, seconds, pause):
+def take_checkpoints(database, seconds, pause):
     """Checkpoints with a pause before and after each, for about SECONDS, with the bytes each
     wrote: a list of (window, bytes)."""
+    server = database.server
     taken = []
     end = time.monotonic() + seconds
     while time.monotonic() + 2 * pause < end:
         time.sleep(pause)
-        before = written(server, "postgres")
+        before = written(server, database.name)
         window = timed_checkpoint(server)
-        taken.append((window, written(server, "postgres") - before))
+        taken.append((window, written(server, database.name) - before))
     return taken
 
 
@@ -97,7 +98,7 @@ def measure(database, pause):
     prefix = os.path.join(server.dir, "transactions")
     with server.background("pgbench", database.name,
                            [*arguments, "-l", "--log-prefix", prefix]) as pgbench:
-        taken = take_checkpoints(server, seconds, pause)
+        taken = take_checkpoints(database, seconds, pause)
         out, errors = pgbench.communicate(timeout=seconds + transactions.GRACE_SECONDS)
     times = read_log(server.dir)
     if pgbench.returncode != 0:

@@ -4,7 +4,9 @@ import csv
 import json
 import statistics
 
-MORE_IS_BETTER = ("tps", "rows/s", "fraction", "number")
+# Whether more is better; what has another unit explains the rest and is not compared.
+MORE_IS_BETTER = {"tps": True, "rows/s": True, "fraction": True, "s": False,
+                  "bytes/row": False}
 CSV_COLUMNS = ("workload", "clients", "unit", "variant", "access_method", "median", "min",
                "max", "rounds", "ratio", "values", "wal_per_transaction",
                "wal_per_transaction_cycle")
@@ -40,21 +42,25 @@ class Measurement:
         values = self.values[name]
         return statistics.median(values) if values else None
 
-    def better(self, name, base, other):
-        """How much better NAME is when its figure is OTHER and the base's is BASE."""
-        return other / base if self.unit in MORE_IS_BETTER else base / other
+    @property
+    def compared(self):
+        return self.unit in MORE_IS_BETTER
+
+    def better(self, base, other):
+        """How much better a variant's figure OTHER is than the first variant's, BASE."""
+        return other / base if MORE_IS_BETTER[self.unit] else base / other
 
     def ratio(self, name):
         """NAME against the first variant; above 1 always means that NAME is better."""
         base, other = self.median(next(iter(self.values))), self.median(name)
-        return self.better(name, base, other) if base and other else None
+        return self.better(base, other) if self.compared and base and other else None
 
     def ratio_range(self, name):
         """The ratio at the least and most favourable pair of single runs."""
         base, other = self.values[next(iter(self.values))], self.values[name]
         if not (base and other and min(base) > 0 and min(other) > 0):
             return None
-        ends = [self.better(name, b, o) for b in (min(base), max(base))
+        ends = [self.better(b, o) for b in (min(base), max(base))
                 for o in (min(other), max(other))]
         return min(ends), max(ends)
 
@@ -96,7 +102,7 @@ class Results:
         for m in self.measurements:
             row = [m.workload, str(m.clients), m.unit,
                    *(spread_text(m.values[n]) for n in names),
-                   *(ratio_text(m.ratio(n)) for n in names[1:])]
+                   *(ratio_text(m.ratio(n)) if m.compared else "" for n in names[1:])]
             if with_ceiling:
                 row += ceiling_texts(m)
             if with_wal:
