@@ -24,13 +24,14 @@ FIGURES = {
     "checkpoint-outside": (CLIENTS, "tps"),
     "checkpoint-during": (CLIENTS, "tps"),
     "checkpoint-kept": (CLIENTS, "fraction"),
+    "checkpoint-kept-1s": (CLIENTS, "fraction"),
     "checkpoint-time": (CLIENTS, "s"),
     "checkpoint-written": (CLIENTS, "MB"),
 }
 
 BUFFER_BYTES = "SELECT buffers_checkpoint * 8192 FROM pg_stat_bgwriter"
 IMAGE_VIEW = "SELECT to_regclass('tsengine.stat_checkpoint') IS NOT NULL"
-IMAGE_BYTES = "SELECT bytes_written FROM tsengine.stat_checkpoint"
+IMAGE_BYTES = "SELECT bytes_total FROM tsengine.stat_checkpoint"
 
 
 class Window(NamedTuple):
@@ -41,6 +42,10 @@ class Window(NamedTuple):
     @property
     def seconds(self):
         return self.end - self.begin
+
+    def at_least(self, seconds):
+        """The same, made longer at its end if it is shorter."""
+        return Window(self.begin, max(self.end, self.begin + seconds))
 
     def count(self, times):
         return sum(self.begin <= t < self.end for t in times)
@@ -111,17 +116,19 @@ def figures(times, taken):
     """The figures from the transactions' end times and the checkpoints taken."""
     run = Window(min(times) + STARTUP_SECONDS, max(times))
     # One that outlasted the run has no throughput beside it.
-    taken = [(w, size) for w, size in taken if w.end <= run.end]
+    taken = [(w, size) for w, size in taken if w.at_least(1).end <= run.end]
     if not taken:
         raise Failure("no checkpoint ended within the run")
     inside = [w.count(times) for w, _ in taken]
     outside = ((run.count(times) - sum(inside))
                / (run.seconds - sum(w.seconds for w, _ in taken)))
     during = [n / w.seconds for n, (w, _) in zip(inside, taken)]
+    seconds = [w.at_least(1) for w, _ in taken]
     return {
         "checkpoint-outside": [outside],
         "checkpoint-during": during,
         "checkpoint-kept": [tps / outside for tps in during],
+        "checkpoint-kept-1s": [w.count(times) / w.seconds / outside for w in seconds],
         "checkpoint-time": [w.seconds for w, _ in taken],
         "checkpoint-written": [size / 1e6 for _, size in taken],
     }
