@@ -16,7 +16,7 @@ from server import Failure
 NAME = "checkpoint"
 WORKLOAD = "tpcb-like"
 CLIENTS = 8
-GAPS = 6                      # the run lasts this many times the pause between checkpoints
+GAPS = 5                      # the run lasts this many times the pause between checkpoints
 STARTUP_SECONDS = 1           # of the run, that count for nothing
 
 # What the measurement gives per variant: clients and unit.
