@@ -1,5 +1,7 @@
 """plot.png: how much faster each workload is, and throughput over clients."""
 
+import transactions
+
 COLOURS = ("#7f7f7f", "#1f77b4", "#d95f02", "#1b9e77")
 BAR_COLOURS = ("#9ecae1", "#6baed6", "#3182bd", "#08519c")
 
@@ -10,8 +12,8 @@ def draw(results, caption, path):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    throughput = [m for m in results.measurements if m.unit == "tps"]
-    single = [m for m in results.measurements if m.unit != "tps"]
+    throughput = [m for m in results.measurements if m.workload in transactions.ALL]
+    single = [m for m in results.measurements if m.workload not in transactions.ALL and m.compared]
     workloads = list(dict.fromkeys(m.workload for m in throughput))
     columns = max(1, len(workloads))
     figure = plt.figure(figsize=(max(10, 3.4 * columns), 8.5), layout="constrained")
@@ -24,11 +26,11 @@ def draw(results, caption, path):
         ratio_of_statements(figure.add_subplot(grid[0, split:]), single, results)
     for i, workload in enumerate(workloads):
         axes = figure.add_subplot(grid[1, 2 * i:2 * i + 2])
-        throughput_lines(axes, [m for m in throughput if m.workload == workload], results)
+        throughput_lines(axes, [m for m in throughput if m.workload == workload])
         axes.set_title(workload)
+        axes.legend(fontsize=8)
         if i == 0:
             axes.set_ylabel("transactions per second")
-            axes.legend()
     figure.supxlabel(caption, fontsize=8)
     figure.savefig(path, dpi=110)
 
@@ -42,14 +44,14 @@ def compared(results):
 def bar(axes, x, measurement, name, width, colour):
     """One ratio bar with its extremes as a whisker and its value at its foot, where no
     whisker crosses it."""
-    ratio = measurement.ratio(name)
+    ratio, ends = measurement.ratio(name), measurement.ratio_range(name)
     text = "n/a" if ratio is None else f"{ratio:.2f}"
     dark = ratio is not None and colour in BAR_COLOURS[2:]
     axes.annotate(text, (x, 0), (0, 4), textcoords="offset points", ha="center", fontsize=8,
                   color="white" if dark else "black")
     if ratio is None:
         return
-    low, high = measurement.ratio_range(name)
+    low, high = ends or (ratio, ratio)          # none where a single value is 0
     axes.bar(x, ratio, width, color=colour,
              yerr=[[max(0, ratio - low)], [max(0, high - ratio)]],
              error_kw={"elinewidth": 0.8, "ecolor": "#444444"})
@@ -83,14 +85,15 @@ def ratio_of_statements(axes, measurements, results):
     name, _ = compared(results)
     for x, m in enumerate(measurements):
         bar(axes, x, m, name, 0.6, BAR_COLOURS[1])
-    labels = [m.workload.replace("-", "-\n", 1) for m in measurements]
-    finish_ratio_axes(axes, labels, results, "one connection: time or size ratio")
+    finish_ratio_axes(axes, [m.workload for m in measurements], results,
+                      "the rest: time, size or rate ratio")
+    axes.tick_params("x", labelrotation=90)
 
 
-def throughput_lines(axes, measurements, results):
-    """Median over clients per variant, with min..max as error bars."""
-    for name, colour in zip(results.variants, COLOURS):
-        drawn = [m for m in measurements if m.values[name]]
+def throughput_lines(axes, measurements):
+    """Median over clients per variant, and of the ceiling, with min..max as error bars."""
+    for name, colour in zip(measurements[0].values, COLOURS):
+        drawn = [m for m in measurements if m.values.get(name)]
         middle = [m.median(name) for m in drawn]
         low = [mid - min(m.values[name]) for mid, m in zip(middle, drawn)]
         high = [max(m.values[name]) - mid for mid, m in zip(middle, drawn)]

@@ -5,6 +5,7 @@ a unix socket only and is a direct child of this process, so nothing else on the
 machine is touched and nothing is left behind.
 """
 
+import contextlib
 import os
 import pwd
 import re
@@ -18,13 +19,14 @@ DEBIAN_PG_CONFIG = "/usr/lib/postgresql/15/bin/pg_config"
 SERVER_USER = "postgres"      # who runs the server when we are root
 PORT = "5432"                 # only part of the socket's name
 STOP_SECONDS = 60
+CLEAN_STOP_SECONDS = 600      # with a checkpoint of everything in memory
 
 BASE_SETTINGS = {
     "listen_addresses": "",
     "max_connections": "100",
     "shared_buffers": "1GB",
     "fsync": "on",
-    "synchronous_commit": "off",
+    "synchronous_commit": "on",
     # No checkpoint may fall into a run; keep_wal_small() takes them between runs.
     "max_wal_size": "8GB",
     "checkpoint_timeout": "1h",
@@ -93,7 +95,7 @@ class Server:
         self.dir = tempfile.mkdtemp(prefix="tsengine-bench-")
         try:
             self._initdb()
-            self._start()
+            self.start()
         except BaseException:
             self._remove()
             raise
@@ -106,12 +108,19 @@ class Server:
         return os.path.join(self.bindir, name)
 
     @property
+    def data(self):
+        return os.path.join(self.dir, "data")
+
+    @property
     def log_path(self):
         return os.path.join(self.dir, "server.log")
 
-    def log_tail(self, lines=20):
+    def log(self):
         with open(self.log_path, errors="replace") as log:
-            return "".join(log.readlines()[-lines:])
+            return log.read()
+
+    def log_tail(self, lines=20):
+        return "".join(self.log().splitlines(keepends=True)[-lines:])
 
     # Life of the server.
 
@@ -132,21 +141,20 @@ class Server:
             except KeyError:
                 raise Failure(f"run as root, but there is no user {SERVER_USER!r} for the server")
             os.chown(self.dir, user.pw_uid, user.pw_gid)
-        data = os.path.join(self.dir, "data")
-        command = [self.program("initdb"), "-D", data, "-A", "trust", "-U", "postgres",
+        command = [self.program("initdb"), "-D", self.data, "-A", "trust", "-U", "postgres",
                    "--no-locale", "-E", "UTF8", "--no-sync", "--no-instructions"]
         done = subprocess.run(self._unprivileged(command), capture_output=True, text=True,
                               env=client_environment(), cwd=self.dir)
         if done.returncode != 0:
             raise Failure("initdb failed:\n" + done.stderr)
-        with open(os.path.join(data, "postgresql.conf"), "a") as conf:
+        with open(os.path.join(self.data, "postgresql.conf"), "a") as conf:
             for name, value in self.settings.items():
                 conf.write(f"{name} = '{value}'\n")
 
-    def _start(self):
-        command = [self.program("postgres"), "-D", os.path.join(self.dir, "data"),
-                   "-k", self.dir, "-p", PORT]
-        with open(self.log_path, "w") as log:
+    def start(self):
+        """Start the server (again, on the same data) and wait until it answers."""
+        command = [self.program("postgres"), "-D", self.data, "-k", self.dir, "-p", PORT]
+        with open(self.log_path, "a") as log:
             # An own session: Ctrl-C must reach us first, not the server.
             self.process = subprocess.Popen(
                 self._unprivileged(command), stdin=subprocess.DEVNULL, stdout=log,
@@ -163,13 +171,49 @@ class Server:
                 raise Failure("the server is gone; end of its log:\n" + self.log_tail())
             if time.monotonic() > deadline:
                 raise Failure("the server does not answer; end of its log:\n" + self.log_tail())
-            time.sleep(0.1)
+            time.sleep(0.02)
 
     def crashes(self):
-        """How often a backend's crash made the server start over.  Until tsengine is
-        durable its tables do not survive that."""
-        with open(self.log_path, errors="replace") as log:
-            return log.read().count("all server processes terminated; reinitializing")
+        """How often a backend's crash made the server start over."""
+        return self.log().count("all server processes terminated; reinitializing")
+
+    def shut_down(self):
+        """Stop cleanly: a fast shutdown, whose last step is a checkpoint."""
+        self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.wait(CLEAN_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise Failure("the server does not stop; end of its log:\n" + self.log_tail())
+        if self.process.returncode != 0:
+            raise Failure(f"the server stopped with {self.process.returncode};"
+                          " end of its log:\n" + self.log_tail())
+
+    def kill(self):
+        """kill -9 of the postmaster.  The other processes see that it is gone and leave;
+        when this returns they have, for none may still use the shared memory or the data."""
+        self.process.kill()
+        self.process.wait()
+        deadline = time.monotonic() + STOP_SECONDS
+        while self._processes():
+            if time.monotonic() > deadline:
+                left = self._processes()
+                for pid in left:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                raise Failure(f"{len(left)} processes outlived the postmaster by"
+                              f" {STOP_SECONDS} s")
+            time.sleep(0.02)
+
+    def _processes(self):
+        """The server's processes, known by their working directory, with or without a
+        postmaster."""
+        found = []
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                with contextlib.suppress(OSError):       # it ended while we looked
+                    if os.readlink(f"/proc/{entry}/cwd") == os.path.realpath(self.data):
+                        found.append(int(entry))
+        return found
 
     def _remove(self):
         """Stop and delete everything; a second Ctrl-C must not interrupt this."""
@@ -196,19 +240,35 @@ class Server:
 
     # Clients.
 
-    def run(self, program, database, arguments, seconds, text=None):
-        """Run a client program; returns its stdout, raises Failure with its stderr."""
-        command = [self.program(program), "-h", self.dir, "-p", PORT, "-U", "postgres",
-                   *arguments, database]
+    def _client(self, program, database, arguments):
+        return [self.program(program), "-h", self.dir, "-p", PORT, "-U", "postgres",
+                *arguments, database]
+
+    def run(self, program, database, arguments, seconds, text=None, options=""):
+        """Run a client program; returns its stdout, raises Failure with its stderr.
+        OPTIONS are settings of its sessions, as in PGOPTIONS."""
         try:
-            done = subprocess.run(command, input=text, capture_output=True, text=True,
-                                  env=client_environment(), timeout=seconds)
+            done = subprocess.run(
+                self._client(program, database, arguments), input=text, capture_output=True,
+                text=True, env={**client_environment(), "PGOPTIONS": options}, timeout=seconds)
         except subprocess.TimeoutExpired:
             self._end_backends()
             raise Failure(f"{program} did not end within {seconds} s")
         if done.returncode != 0:
             raise Failure(f"{program} exited with {done.returncode}:\n{done.stderr.strip()}")
         return done.stdout
+
+    @contextlib.contextmanager
+    def background(self, program, database, arguments):
+        """A client program that runs beside the with block and is gone after it."""
+        with subprocess.Popen(
+                self._client(program, database, arguments), stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                env=client_environment()) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def sql(self, database, text, seconds=600):
         """Run SQL through psql (each statement its own transaction); rows as lists."""
@@ -243,7 +303,11 @@ class Server:
         except Failure:
             pass              # the next step will meet the same trouble and report it
 
-    # Checkpoints.
+    # WAL and checkpoints.
+
+    def wal_position(self):
+        """Bytes of WAL since the cluster was made."""
+        return int(self.sql("postgres", "SELECT pg_current_wal_insert_lsn() - '0/0'")[0][0])
 
     def keep_wal_small(self):
         """Take a checkpoint now if one could fall into the next runs.
