@@ -367,6 +367,20 @@ ts_row_fetch(TsRow *row, Snapshot snapshot, const TsReadView *view)
 }
 
 /*
+ * The xid for system columns that name this transaction, which has written:
+ * from now on it is mixed.  In parallel mode, invalid if there is none yet.
+ */
+TransactionId
+ts_own_xid(void)
+{
+	if (IsInParallelMode())
+		return pg_atomic_read_u32(&ts_txn_of_word(ts_my_live_word)->xid);
+	/* core asks whether this xid is ours: there must be one */
+	(void) GetTopTransactionId();
+	return ts_txn_publish_xid();
+}
+
+/*
  * The system column xmin of a version: the xid of a mixed transaction, a value
  * derived from the csn of a pure one.  It changes with each committed update.
  * The derived values begin half the xid space away from the first xids; that
@@ -386,11 +400,5 @@ ts_version_xmin(TsVersion *version)
 
 		return TransactionIdIsNormal(xmin) ? xmin : xmin + FirstNormalTransactionId;
 	}
-	if (!ts_is_mine(word))
-		return ts_txn_xid_of(word, version->aux);
-	if (IsInParallelMode())
-		return pg_atomic_read_u32(&ts_txn_of_word(word)->xid);
-	/* core asks whether this xid is ours: there must be one */
-	(void) GetTopTransactionId();
-	return ts_txn_publish_xid();
+	return ts_is_mine(word) ? ts_own_xid() : ts_txn_xid_of(word, version->aux);
 }
