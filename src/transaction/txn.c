@@ -771,6 +771,7 @@ commit(void)
 	}
 	else
 	{
+		ts_stop_point(TS_STOP_PURE_ENDED);
 		pg_atomic_write_u64(&my_txn->floor, ts_current_count());
 		set_phase(my_txn, TS_TXN_PREPARING);
 		ts_stop_point(TS_STOP_PREPARING);
