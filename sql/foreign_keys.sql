@@ -150,6 +150,18 @@ UPDATE dc SET pid = 3;
 COMMIT;
 SELECT dc.*, dp.v AS pv FROM dc JOIN dp ON dp.id = pid;
 
+-- deferred, where no unique index gives the transaction an xid by itself
+CREATE TABLE dx (pid int REFERENCES dp DEFERRABLE INITIALLY DEFERRED, v text);
+BEGIN;
+INSERT INTO dx VALUES (77, 'no parent');
+UPDATE dx SET v = 'other column';
+COMMIT;
+BEGIN;
+INSERT INTO dx VALUES (3, 'parent');
+UPDATE dx SET v = 'other column';
+COMMIT;
+SELECT * FROM dx;
+
 -- references to itself
 CREATE TABLE emp (id int PRIMARY KEY, boss int REFERENCES emp ON DELETE CASCADE, n int DEFAULT 0);
 INSERT INTO emp VALUES (1, 1), (2, 1), (3, 2), (4, 3);

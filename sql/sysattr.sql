@@ -96,6 +96,16 @@ INSERT INTO t VALUES (1, 'ups', 1), (9, 'ups', 9) ON CONFLICT (id) DO UPDATE SET
 INSERT INTO t VALUES (9, 'ups2', 9) ON CONFLICT (id) DO UPDATE SET v = excluded.v, x = 99 RETURNING id, xmax = 0 AS inserted;
 INSERT INTO t VALUES (10, 'ups', 9) ON CONFLICT (id) DO NOTHING RETURNING id, xmax = 0 AS inserted;
 SELECT id, xmax = 0 AS unlocked FROM t WHERE id IN (2, 10) ORDER BY id;
+-- that of a deleted row is who deleted it, also where nothing else calls for an xid
+CREATE TABLE plain (id int, v text);
+INSERT INTO plain VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd');
+DELETE FROM plain WHERE id = 1 RETURNING id, xmax = 0 AS zero, xmax = pg_current_xact_id()::xid AS mine;
+BEGIN;
+DELETE FROM t WHERE id = 9 RETURNING id, xmax = pg_current_xact_id()::xid AS mine;
+UPDATE plain SET v = 'bb' WHERE id = 2;
+WITH d AS (DELETE FROM plain WHERE id < 4 RETURNING id, v, xmax = pg_current_xact_id()::xid AS mine) SELECT * FROM d ORDER BY id;
+ROLLBACK;
+SELECT id, v, xmax = 0 AS unlocked FROM plain WHERE id = 4;
 
 -- ctid: select then change by it in one transaction
 BEGIN;

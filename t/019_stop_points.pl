@@ -19,7 +19,7 @@ CREATE FUNCTION arm(int, bool) RETURNS void AS 'tsengine', 'tsengine_stop_point_
 CREATE FUNCTION reached(int) RETURNS bool AS 'tsengine', 'tsengine_stop_point_reached' LANGUAGE C;
 END
 plan skip_all => 'not a test build' if $ret != 0;
-my ($PREPARING, $CSN_TAKEN, $COMMITTED, $MIXED_ENDED) = (0 .. 3);
+my ($PREPARING, $CSN_TAKEN, $COMMITTED, $MIXED_ENDED, $PURE_ENDED) = (0 .. 4);
 
 $node->safe_psql('postgres', <<END);
 CREATE TABLE t (id int, v int) USING tsengine;
@@ -96,7 +96,7 @@ release_writer($MIXED_ENDED);
 ask($old, 'COMMIT');
 
 # CREATE INDEX CONCURRENTLY does not overlook who is in the middle of a commit
-for my $point ($PREPARING, $CSN_TAKEN)
+for my $point ($PURE_ENDED, $PREPARING, $CSN_TAKEN)
 {
 	my $key = 100 + $point;
 	stop_writer($point, "INSERT INTO t VALUES ($key, 1)");
@@ -106,6 +106,22 @@ for my $point ($PREPARING, $CSN_TAKEN)
 	is((wait_query($other))[1], '', 'it is built');
 	is($node->safe_psql('postgres', "SET enable_seqscan = off; SELECT count(*) FROM t WHERE id = $key"), 1, 'and has the row');
 }
+
+# and while it is under way, nobody commits without an xid: here it waits for another session
+ask($reader, 'BEGIN; UPDATE t SET v = 0 WHERE id = 1');
+send_query($other, 'CREATE INDEX CONCURRENTLY t_id_again ON t (id)');
+wait_blocked($node, 1);
+my $pure = $node->safe_psql('postgres', 'SELECT commits_pure FROM tsengine.stat_transactions');
+$node->safe_psql('postgres', "SELECT arm($PURE_ENDED, true)");
+send_query($writer, 'INSERT INTO t VALUES (200, 1)');
+usleep(300_000);
+ok(!is_waiting($writer), 'a commit has an xid meanwhile');
+ask($reader, 'COMMIT');
+is((wait_query($other))[1], '', 'the index is built');
+$node->safe_psql('postgres', "SELECT arm($PURE_ENDED, false)");
+wait_query($writer);
+is($node->safe_psql('postgres', 'SELECT commits_pure FROM tsengine.stat_transactions'), $pure, 'none was pure');
+is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM t WHERE id = 200'), 1, 'and the row is in the index');
 is($node->safe_psql('postgres', 'SELECT late_xid, snapshot_missing FROM tsengine.stat_transactions'), '0|0', 'no late xid, no lost count');
 
 $_->quit for ($writer, $reader, $old, $other);

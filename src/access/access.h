@@ -81,6 +81,7 @@ extern void ts_slot_init_ops(void);
 extern void ts_slot_store_copy(TupleTableSlot *slot, TsVersion *version,
 							   ItemPointer tid, Relation rel);
 extern void ts_slot_set_version(TupleTableSlot *slot, TsVersion *version);
+extern void ts_slot_set_deleted(TupleTableSlot *slot);
 
 static inline void
 ts_slot_point(TsSlot *slot, MinimalTuple tuple)

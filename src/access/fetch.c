@@ -192,6 +192,14 @@ newest_version(TsRowRef ref)
 	return v;
 }
 
+static bool
+is_deleted_by_me(TsRowRef ref)
+{
+	TsVersion  *head = ts_row_head(ts_ref_row(ref));
+
+	return head != NULL && (head->flags & TS_V_DELETED) && ts_is_mine(ts_version_creator(head));
+}
+
 bool
 ts_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 						   TupleTableSlot *slot)
@@ -243,6 +251,8 @@ ts_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 				ts_slot_store_row(slot, v, ref, rel, copy);
 		}
 	}
+	if (v != NULL && snapshot->snapshot_type == SNAPSHOT_ANY && is_deleted_by_me(ref))
+		ts_slot_set_deleted(slot);	/* DELETE ... RETURNING */
 	ts_epoch_leave();
 	return v != NULL;
 }

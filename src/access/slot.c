@@ -22,7 +22,8 @@ TupleTableSlotOps ts_slot_ops;
 static void
 keep_header(TsSlot *slot, TsVersion *header)
 {
-	memcpy(slot->header_copy.space, header, TS_VERSION_HEADER);
+	if (header != &slot->header_copy.version)
+		memcpy(slot->header_copy.space, header, TS_VERSION_HEADER);
 	slot->header = &slot->header_copy.version;
 }
 
@@ -58,6 +59,19 @@ ts_slot_set_version(TupleTableSlot *slot, TsVersion *version)
 		return;
 	tslot->version = version;
 	tslot->header = version;
+}
+
+/*
+ * This transaction has deleted the row whose version the slot shows: xmax is to
+ * tell.
+ */
+void
+ts_slot_set_deleted(TupleTableSlot *slot)
+{
+	TsSlot	   *tslot = (TsSlot *) slot;
+
+	keep_header(tslot, tslot->header);
+	tslot->header->flags |= TS_V_DELETED_BY_ME;
 }
 
 static void
@@ -105,10 +119,12 @@ slot_materialize(TupleTableSlot *slot)
 	TTSOpsMinimalTuple.materialize(slot);
 }
 
-/* xmax: set for a row that we locked and then updated, as heap shows it. */
+/* xmax: set for a row that we deleted, or locked and then updated, as with heap. */
 static TransactionId
 slot_xmax(TsVersion *header)
 {
+	if (header->flags & TS_V_DELETED_BY_ME)
+		return ts_own_xid();
 	if ((header->flags & TS_V_LOCKED_BEFORE) && ts_is_mine(ts_version_creator(header)))
 		return ts_version_xmin(header);
 	return InvalidTransactionId;

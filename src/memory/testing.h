@@ -24,6 +24,7 @@ typedef enum TsStopPoint
 	TS_STOP_CSN_TAKEN,			/* pure commit: csn taken, not decided yet */
 	TS_STOP_COMMITTED,			/* decided, versions not stamped yet */
 	TS_STOP_MIXED_ENDED,		/* mixed commit: visible by its xid only */
+	TS_STOP_PURE_ENDED,			/* pure commit: ended for core, no sign of it yet */
 	TS_STOP_IMAGE_LSN,			/* image: its LSN is taken, nothing is written */
 	TS_STOP_IMAGE_SCAN,			/* image: before the first block */
 	TS_STOP_IMAGE_MANIFEST,		/* image: files durable, no manifest yet */

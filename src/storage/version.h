@@ -53,6 +53,7 @@
 #define TS_V_INSERTED			0x0020	/* first version of a row */
 #define TS_V_LOCKED_BEFORE		0x0040	/* its creator had locked the row first */
 #define TS_V_ASYNC				0x0080	/* committed with synchronous_commit = off */
+#define TS_V_DELETED_BY_ME		0x0100	/* only in a slot's copy of the header */
 
 /* aux of a mixed version: its csn is not known to lie within 65534 of upper */
 #define TS_AUX_FAR				0xFFFF

@@ -185,6 +185,7 @@ commit_pure(void)
 	TsOutcome	outcome = {.async = synchronous_commit == SYNCHRONOUS_COMMIT_OFF};
 	XLogRecPtr	end;
 
+	ts_stop_point(TS_STOP_PURE_ENDED);
 	START_CRIT_SECTION();
 	pg_atomic_write_u64(&txn->floor, ts_current_count());
 	ts_set_phase(txn, TS_TXN_PREPARING);

@@ -383,6 +383,20 @@ ts_row_fetch(TsRow *row, Snapshot snapshot, const TsReadView *view)
 }
 
 /*
+ * The xid for system columns that name this transaction, which has written:
+ * from now on it is mixed.  In parallel mode, invalid if there is none yet.
+ */
+TransactionId
+ts_own_xid(void)
+{
+	if (IsInParallelMode())
+		return pg_atomic_read_u32(&ts_txn_of_word(ts_my_live_word)->xid);
+	/* core asks whether this xid is ours: there must be one */
+	(void) GetTopTransactionId();
+	return ts_txn_publish_xid();
+}
+
+/*
  * The system column xmin of a version: the xid of a mixed transaction, a value
  * derived from the csn of a pure one (ts_shown_xmin).  It changes with each
  * committed update, across restarts too.
@@ -397,11 +411,5 @@ ts_version_xmin(TsVersion *version)
 		pg_read_barrier();		/* cid was written before the word */
 		return version->cid;
 	}
-	if (!ts_is_mine(word))
-		return ts_txn_xid_of(word, version->aux);
-	if (IsInParallelMode())
-		return pg_atomic_read_u32(&ts_txn_of_word(word)->xid);
-	/* core asks whether this xid is ours: there must be one */
-	(void) GetTopTransactionId();
-	return ts_txn_publish_xid();
+	return ts_is_mine(word) ? ts_own_xid() : ts_txn_xid_of(word, version->aux);
 }

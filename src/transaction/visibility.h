@@ -41,6 +41,7 @@ extern TsCreatorStatus ts_version_status(TsVersion *version);
 extern TsVersion *ts_newest_settled(TsVersion *head);
 extern TsVersion *ts_row_fetch(TsRow *row, Snapshot snapshot, const TsReadView *view);
 extern TransactionId ts_version_xmin(TsVersion *version);
+extern TransactionId ts_own_xid(void);
 
 /*
  * Is the version's creator visible?  The first comparison decides for almost
