@@ -43,6 +43,7 @@ END
 	$node->append_conf('postgresql.conf', <<END) if on_tsengine();
 shared_preload_libraries = 'tsengine'
 tsengine.memory = '256MB'
+tsengine.commit_marker_interval = 0
 END
 	$node->append_conf('postgresql.conf', $conf) if defined $conf;
 	$node->start;

@@ -43,6 +43,8 @@ release_descriptor(void)
 	if (ts_my_live_word == 0)
 		return;
 	ts_forget_logged(ts_local.txn);
+	pg_write_barrier();
+	pg_atomic_write_u32(&ts_local.txn->logging, 0);
 	ts_txn_reset_descriptor(ts_local.txn);
 	ts_my_live_word = 0;
 }
@@ -55,6 +57,7 @@ finish_transaction(void)
 	release_descriptor();
 	ts_local.nwrites = 0;
 	ts_local.nlogged = 0;
+	ts_local.no_memory_for_list = false;
 	ts_local.unlogged_bytes = 0;
 	ts_local.nrow_locks = 0;
 	ts_local.nlevels = 0;
@@ -166,7 +169,8 @@ commit_mixed(TransactionId xid)
 
 	ts_stop_point(TS_STOP_MIXED_ENDED);
 	outcome.csn = ts_current_count();
-	outcome.aux = (uint16) Min(outcome.csn - count_at_pre_commit, TS_AUX_FAR);
+	/* our end has moved the count on: who has the one from before does not see us */
+	outcome.aux = (uint16) Min(outcome.csn - count_at_pre_commit - 1, TS_AUX_FAR);
 	ts_my_txn_process->counters.commits_mixed++;
 	become_committed(&outcome);
 }
@@ -303,6 +307,8 @@ pre_prepare(void)
 	(void) ts_txn_publish_xid();
 	if (ts_local.nwrites > ts_local.nlogged)
 		ts_log_writes(true);
+	if (ts_local.nwrites > ts_local.nlogged)
+		ts_arena_out_of_memory(0);
 	ts_local.prepared = build_prepared();
 	ts_log_prepare(GetTopTransactionId(), ts_local.prepared);
 	count_at_pre_commit = ts_current_count();

@@ -38,6 +38,7 @@ typedef struct TsLocal
 	int64		max_writes;
 	int64		nlogged;		/* so many of them are in txn->logged */
 	Size		unlogged_bytes; /* of the others, in permanent tables */
+	bool		no_memory_for_list; /* so nothing is logged before the end */
 	TsLogged   *new_chunk;		/* not linked yet; an abort frees it */
 
 	TsRowLockRef *row_locks;

@@ -324,7 +324,7 @@ ts_txn_begin_write(bool need_xid)
 	ensure_levels();
 	if (unlikely(current_level()->tag == 0))
 		begin_level();
-	if (unlikely(ts_local.unlogged_bytes > TS_LOG_CHUNK_BYTES))
+	if (unlikely(ts_local.unlogged_bytes > TS_LOG_CHUNK_BYTES) && !ts_local.no_memory_for_list)
 	{
 		(void) GetCurrentTransactionId();
 		ts_log_writes(false);

@@ -245,26 +245,47 @@ ts_forget_writes(TsTable *table)
 
 /* ---- logging ---- */
 
-/* Log writes[from .. to), which one (sub)transaction has made. */
-static void
-log_range(int64 from, int64 to, TransactionId xid)
+/* A chunk for the list of what is logged, or NULL if there is no memory for it. */
+static TsLogged *
+make_chunk(int64 from, int64 n, TransactionId xid)
 {
-	TsTxn	   *txn = ts_local.txn;
-	int64		n = to - from;
 	Size		size = offsetof(TsLogged, writes) + n * sizeof(TsWrite);
-	TsLogged   *chunk = ts_alloc_or_error(size, TS_ALLOC_RESERVE);
+	TsLogged   *chunk = ts_alloc(size, TS_ALLOC_RESERVE);
 
+	if (chunk == NULL)
+		return NULL;
 	chunk->size = size;
 	chunk->xid = xid;
 	chunk->n = (int) n;
 	memcpy(chunk->writes, &ts_local.writes[from], n * sizeof(TsWrite));
+	return chunk;
+}
+
+/*
+ * Log writes[from .. to), which one (sub)transaction has made.  If they cannot
+ * be listed in a full arena, nothing is done, or, at the end of the transaction,
+ * images are kept waiting until it is over.
+ */
+static void
+log_range(int64 from, int64 to, TransactionId xid, bool at_end)
+{
+	TsTxn	   *txn = ts_local.txn;
+	TsLogged   *chunk = NULL;
+
+	if (!ts_local.no_memory_for_list)
+		chunk = make_chunk(from, to - from, xid);
+	ts_local.no_memory_for_list = chunk == NULL;
+	if (chunk == NULL && !at_end)
+		return;
 	ts_local.new_chunk = chunk;
 
 	/* full barrier: an image that finds our record in the WAL waits for us */
 	pg_atomic_write_u32(&txn->logging, 1);
 	pg_memory_barrier();
-	ts_log_mixed(&ts_local.writes[from], n, xid, GetTopTransactionId());
+	ts_log_mixed(&ts_local.writes[from], to - from, xid, GetTopTransactionId());
 	ts_stop_point(TS_STOP_LOGGED);
+	if (chunk == NULL)
+		return;
 	LWLockAcquire(&txn->logged_lock, LW_EXCLUSIVE);
 	chunk->next = txn->logged;
 	txn->logged = chunk;
@@ -309,7 +330,7 @@ ts_log_writes(bool all)
 		int64		to = i + 1 < ts_local.nlevels ? ts_local.levels[i + 1].first_write : end;
 
 		if (from < Min(to, end))
-			log_range(from, Min(to, end), xids[i]);
+			log_range(from, Min(to, end), xids[i], all);
 	}
 	pfree(xids);
 	ts_local.unlogged_bytes = 0;
