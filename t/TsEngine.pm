@@ -347,7 +347,12 @@ sub disarm
 sub wait_stopped
 {
 	my ($node, $point) = @_;
-	$node->poll_query_until('postgres', "SELECT reached($stop->{$point})") or die "nobody came to $point";
+	my $end = time + 20;
+	until ($node->safe_psql('postgres', "SELECT reached($stop->{$point})") eq 't')
+	{
+		die "nobody came to $point" if time > $end;
+		usleep(10_000);
+	}
 	return;
 }
 
