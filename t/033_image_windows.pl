@@ -146,7 +146,8 @@ for my $point ('IMAGE_LSN', 'IMAGE_SCAN', 'IMAGE_MANIFEST', 'IMAGE_DONE')
 	{
 		my $name = "image at $point, crash $end";
 		begin_round();
-		$node->safe_psql('postgres', in_both("UPDATE plain SET v = 'before' WHERE id > 900"));
+		# so that the image has every block to write
+		$node->safe_psql('postgres', in_both("UPDATE plain SET v = 'before' WHERE id % 7 = 0; UPDATE t SET v = 'before' WHERE id % 7 = 0"));
 
 		# begun before, and logged in part: one commits meanwhile, one is rolled back, one stays open
 		my @ids = ([ 5000, 200 ], [ 6000, 300 ], [ 7000, 400 ]);

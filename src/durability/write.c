@@ -31,6 +31,7 @@
 #include "transaction/txn.h"
 
 #include "durability/blockimage.h"
+#include "durability/imageio.h"
 #include "durability/load.h"
 #include "durability/manifest.h"
 #include "durability/pending.h"
@@ -475,7 +476,7 @@ remove_unused(Image *image)
 		if (numbers[i] == header->generation)
 			continue;
 		ts_manifest_path(path, numbers[i]);
-		if (unlink(path) < 0)
+		if (ts_io_unlink(path) < 0)
 			ereport(ERROR,
 					(errcode_for_file_access(),
 					 errmsg("could not remove file \"%s\": %m", path)));
