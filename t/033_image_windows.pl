@@ -1,5 +1,6 @@
 # A checkpoint's image meets commits at each step, and commits meet an image at each step; then the server
-# dies, at once or when the checkpoint is complete, and everything is as in heap tables (PITFALLS 23, 37).
+# dies, at once or when the checkpoint is complete, and everything is as in heap tables (PITFALLS 23, 37,
+# 40).
 
 use strict;
 use warnings FATAL => 'all';
@@ -135,6 +136,29 @@ for my $commit (@commits)
 		$node->safe_psql('postgres', 'BEGIN;' . in_schema('h', $pure) . '; COMMIT') if !$mixed && $happened;
 		as_heap($name);
 	}
+}
+
+# The first to touch a heap table, or to have an xid for other reasons, may be a trigger at the very end:
+# still, all commits together or not at all (PITFALLS 40).
+$node->safe_psql('postgres', <<'END');
+CREATE TABLE told (id int) USING tsengine;
+CREATE TABLE heard (id int) USING heap;
+CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM pg_notify('ch', NEW.id::text);
+	INSERT INTO heard VALUES (NEW.id);
+	RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER tell AFTER INSERT ON told DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell();
+END
+my $count = "SELECT (SELECT count(*) FROM told), (SELECT count(*) FROM heard)";
+for my $case ([ 'LOGGED', '0|0' ], [ 'MIXED_ENDED', '1|1' ])
+{
+	my ($point, $found) = @$case;
+	begin_round();
+	stop_session($node, $writer, $point, 'INSERT INTO told VALUES (1)');
+	crash();
+	is($node->safe_psql('postgres', $count), $found, "deferred trigger, crash at $point: all or nothing");
 }
 
 # ---- commits while an image is written ----
