@@ -114,7 +114,11 @@ wait_blocked($node, 1);
 my $pure = $node->safe_psql('postgres', 'SELECT commits_pure FROM tsengine.stat_transactions');
 $node->safe_psql('postgres', "SELECT arm($PURE_ENDED, true)");
 send_query($writer, 'INSERT INTO t VALUES (200, 1)');
-usleep(300_000);
+for (1 .. 100)
+{
+	last if !is_waiting($writer) || $node->safe_psql('postgres', "SELECT reached($PURE_ENDED)") eq 't';
+	usleep(50_000);
+}
 ok(!is_waiting($writer), 'a commit has an xid meanwhile');
 ask($reader, 'COMMIT');
 is((wait_query($other))[1], '', 'the index is built');

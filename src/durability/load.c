@@ -533,6 +533,9 @@ ts_load_wait(TsTable *table, const char *name)
 		bool		stuck = false;
 
 		pg_read_barrier();
+		/* the caller holds a lock on the relation, so this cannot be */
+		if (pg_atomic_read_u64(&table->generation) != generation)
+			elog(ERROR, "tsengine table \"%s\" was dropped while it was loaded", name);
 		if (load == TS_TABLE_READY)
 			break;
 		if (load == TS_TABLE_DAMAGED)

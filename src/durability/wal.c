@@ -16,6 +16,8 @@
 #include "access/xloginsert.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
 #include "utils/memutils.h"
 
 #include "durability/guard.h"
@@ -449,7 +451,9 @@ ts_log_check_writable(void)
 		if (!ts_guard_expected())
 			break;
 		CHECK_FOR_INTERRUPTS();
-		pg_usleep(10000L);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
 	}
 	refuse_write();
 }
