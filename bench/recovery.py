@@ -33,27 +33,29 @@ FIRST_ROW = "SELECT abalance FROM pgbench_accounts WHERE aid = 1"
 SUM = "SELECT sum(abalance) FROM pgbench_accounts"
 
 
-def measure_restart(server, rows, rounds, record):
-    """Clean stops and starts with ROWS narrow rows; calls RECORD(figure, value)."""
+def measure_restart(server, rows, rounds, record, wrong):
+    """Clean stops and starts with ROWS narrow rows; calls RECORD(figure, value), and
+    WRONG(sentence) for wrong data."""
     # VACUUM sets heap's hint bits, so that both just read.
     fill = statements.FILL.replace("{rows}", str(rows))
     server.sql(DATABASE, statements.PLAIN + fill + statements.VACUUM, transactions.LOAD_SECONDS)
     for _ in range(rounds):
-        seconds = restart(server, rows)
+        seconds, got = restart(server)
+        if got != rows:
+            wrong(f"{got} rows after a clean restart, expected {rows}")
+            return
         record("restart-count", seconds)
         record("restart-rows", rows / seconds)
 
 
-def restart(server, rows):
-    """Seconds from starting the server after a clean stop to the answer of count(*)."""
+def restart(server):
+    """Seconds from starting the server after a clean stop to the answer of count(*), and
+    that answer."""
     server.shut_down()
     begin = time.monotonic()
     server.start()
-    got = server.sql(DATABASE, "SELECT count(*) FROM narrow")[0][0]
-    seconds = time.monotonic() - begin
-    if int(got) != rows:
-        raise Failure(f"{got} rows after a clean restart, expected {rows}")
-    return seconds
+    got = int(server.sql(DATABASE, "SELECT count(*) FROM narrow")[0][0])
+    return time.monotonic() - begin, got
 
 
 def measure_recovery(server, scale, seconds, rounds, record, wrong):

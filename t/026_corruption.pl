@@ -7,7 +7,6 @@ use warnings FATAL => 'all';
 
 use File::Basename;
 use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::RecursiveCopy;
 use PostgreSQL::Test::Utils;
 use Test::More;
 use TsEngine;
@@ -35,7 +34,7 @@ my %digest = map { $_ => $node->safe_psql('postgres', "$digest $_") } @tables;
 sub save
 {
 	$node->stop;
-	PostgreSQL::Test::RecursiveCopy::copypath($node->data_dir, $saved);
+	system_or_bail('cp', '-a', $node->data_dir, $saved);
 	return;
 }
 
@@ -43,7 +42,7 @@ sub restore
 {
 	$node->stop('immediate');
 	system_or_bail('rm', '-rf', $node->data_dir);
-	PostgreSQL::Test::RecursiveCopy::copypath($saved, $node->data_dir);
+	system_or_bail('cp', '-a', $saved, $node->data_dir);
 	return;
 }
 
@@ -137,7 +136,8 @@ sub start_again
 		{
 			is($node->safe_psql('postgres', $damaged{$t} ? "SELECT * FROM $t" : "$digest $t"), $damaged{$t} ? '1|new' : $digest{$t}, "$name, $end: $t");
 		}
-		is($node->safe_psql('postgres', 'SELECT * FROM tsengine.verify()'), '', "$name, $end: verify() finds nothing");
+		# the last image names the damaged file until there is another
+		is($node->safe_psql('postgres', 'SELECT * FROM tsengine.verify()'), '', "$name, $end: verify() finds nothing") if $end ne 'before';
 	}
 	return;
 }
@@ -149,7 +149,6 @@ sub any_of
 }
 
 save();
-$node->start;
 look('undamaged');
 
 # Images, after an orderly stop and with a crash's redo on top
@@ -164,14 +163,14 @@ for my $crash (0, 1)
 		$digest{$_} = $node->safe_psql('postgres', "$digest $_") for @tables;
 		kill_server($node);
 		system_or_bail('rm', '-rf', $saved);
-		PostgreSQL::Test::RecursiveCopy::copypath($node->data_dir, $saved);
-		$node->start;
+		system_or_bail('cp', '-a', $node->data_dir, $saved);
 	}
 	restore();
-	my %first = places('first');
-	my %second = places('second');
-	my @alone = grep { !$second{$_} } sort keys %first;
-	cmp_ok(scalar(@alone), '>', 0, "there is a file of the first table alone$with");
+	my %places = map { $_ => { places($_) } } @tables;
+	my %first = %{ $places{first} };
+	my @alone = grep { !$places{second}{$_} } sort keys %first;
+	my @hit = grep { my $t = $_; grep { $places{$t}{$_} } @alone } @tables;
+	is(!!@alone, 1, "there is a file of the first table without the second$with");
 
 	flip_bits($_, @{ $first{$_} }) for keys %first;
 	look("flipped bits$with", any_of(keys %first), 'first');
@@ -183,14 +182,10 @@ for my $crash (0, 1)
 
 	restore();
 	truncate $_, $first{$_}[-1] for @alone;
-	my %small = places('small');
-	my @hit = ('first', grep { my $t = $_; my %p = places($t); grep { $p{$_} && !$second{$_} } @alone } 'small');
 	look("truncated file$with", any_of(@alone), @hit);
 	start_again("truncated file$with", @hit);
 
 	restore();
-	%small = places('small');
-	@hit = ('first', grep { grep { $small{$_} } @alone } 'small');
 	unlink @alone;
 	look("missing file$with", any_of(@alone), @hit);
 	start_again("missing file$with", @hit);
@@ -210,14 +205,22 @@ my %cases = (
 	'empty directory' => sub { unlink glob "$dir/*" },
 	'another cluster' => sub {
 		system_or_bail('rm', '-rf', $dir);
-		PostgreSQL::Test::RecursiveCopy::copypath($other->data_dir . '/pg_tsengine', $dir);
+		system_or_bail('cp', '-a', $other->data_dir . '/pg_tsengine', $dir);
 	});
 for my $name (sort keys %cases)
 {
 	restore();
-	ok(files('manifest') && files('image'), "$name: there are files");
+	is(scalar(my @files = (files('manifest'), files('image'))) > 2, 1, "$name: there are files");
 	$cases{$name}->();
 	look($name, $name =~ /directory|missing/ ? qr/pg_tsengine/ : qr/manifest\.\w+/, @tables);
+
+	# the way out that the hint names; without the directory the tables are already lost one by one
+	if ($name !~ /directory/)
+	{
+		$node->stop;
+		rename $dir, "$dir.away" or die "$dir: $!";
+		$node->start;
+	}
 	start_again($name, @tables);
 }
 

@@ -13,7 +13,7 @@ use TsEngine;
 
 plan skip_all => 'about tsengine alone' if !on_tsengine();
 
-my $node = new_node('guard', "restart_after_crash = on\nautovacuum = off\n");
+my $node = new_node('guard', "restart_after_crash = on\nautovacuum = off\nmax_worker_processes = 8\n");
 $node->safe_psql('postgres', <<END);
 CREATE TABLE t (id int PRIMARY KEY, v int) USING tsengine;
 CREATE TABLE plain (id int, v int) USING tsengine;
@@ -51,13 +51,17 @@ sub guards
 is(guards(), 1, 'there is a guard');
 
 # No slot for it
-for my $slots (0, 1)
+for my $case ([0, 'stop'], [0, 'crash'], [1, 'crash'])
 {
-	my $name = "max_worker_processes = $slots";
+	my ($slots, $end) = @$case;
+	my $name = "max_worker_processes = $slots after a $end";
+	$node->adjust_conf('postgresql.conf', 'max_worker_processes', 8);
+	$node->restart;
 	add_rows();
 	$node->adjust_conf('postgresql.conf', 'max_worker_processes', $slots);
-	$slots ? crash_and_start($node) : $node->restart;
+	$end eq 'crash' ? crash_and_start($node) : $node->restart;
 	all_there("$name: reading works");
+	ok(!guards(), "$name: no guard") if $slots == 0;
 	if (!guards())
 	{
 		for my $sql (@writes)

@@ -86,7 +86,8 @@ for my $fault ('write:1+:ENOSPC', 'write:3+:EIO', 'fsync:1+:EIO', 'rename:1+:ENO
 	eval { $s->quit };
 	all_there("$fault: after a crash with an unfinished checkpoint");
 
-	# an orderly stop that cannot write its image is a crash
+	# an orderly stop that cannot write its image is a crash (and takes its time to give up)
+	next if $fault !~ /ENOSPC/;
 	add_rows();
 	set_conf($node, 'tsengine.fault', $fault);
 	{

@@ -74,7 +74,7 @@ END
 
 # Values of 100 MB, no two parts of which are the same
 $node->safe_psql('postgres', "DROP TABLE plain, keyed; CREATE TABLE huge (id int PRIMARY KEY, n int, v text) USING $AM; ALTER TABLE huge ALTER v SET STORAGE EXTERNAL");
-my $value = "(SELECT string_agg(lpad((g * %d)::text, 20, '.'), '') FROM generate_series(1, 5000000) g)";
+my $value = "(SELECT string_agg(lpad((g * %d)::text, 100, '.'), '') FROM generate_series(1, 1000000) g)";
 my $digest = "SELECT id, n, length(v), md5(v) FROM huge ORDER BY id";
 $node->safe_psql('postgres', sprintf("INSERT INTO huge SELECT 1, 0, $value", 1));
 $node->safe_psql('postgres', 'UPDATE huge SET n = 1');

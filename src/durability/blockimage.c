@@ -183,10 +183,10 @@ take(Source *source, void *dst, uint64 len)
 }
 
 static TsVersion *
-read_version(Source *source, const SlotHead *slot, TsAllocMode mode)
+read_version(const SlotHead *slot)
 {
 	Size		tuple_len = (Size) slot->len + TUPLE_START;
-	TsVersion  *v = ts_alloc_or_error(TS_VERSION_HEADER + tuple_len, mode);
+	TsVersion  *v = ts_alloc_or_error(TS_VERSION_HEADER + tuple_len, TS_ALLOC_RESERVE);
 	MinimalTuple tuple = ts_version_tuple(v);
 
 	pg_atomic_init_u64(&v->creator, 1);
@@ -215,12 +215,13 @@ check_head(const BlockHead *head, const TsBlockCopy *copy)
 }
 
 /*
- * Read the image of a block from where the reader stands.  Raises errors of the
- * reader and 53200; what is in `content` then is to be freed as well.
+ * Read the image of a block from where the reader stands.  What was in memory
+ * before the restart fits again, if need be with the reserve.  Raises errors of
+ * the reader and 53200; what is in `content` then is to be freed as well.
  */
 void
-ts_block_read(TsImageReader *reader, const TsBlockCopy *copy, TsAllocMode mode,
-			  char *buffer, TsBlockContent *content)
+ts_block_read(TsImageReader *reader, const TsBlockCopy *copy, char *buffer,
+			  TsBlockContent *content)
 {
 	Source		source = {reader, NULL, copy->bytes};
 	BlockHead	head;
@@ -244,7 +245,7 @@ ts_block_read(TsImageReader *reader, const TsBlockCopy *copy, TsAllocMode mode,
 					(errcode(ERRCODE_DATA_CORRUPTED),
 					 errmsg("invalid row in block image")));
 		if (slot.len > 0)
-			v = read_version(&source, &slot, mode);
+			v = read_version(&slot);
 		content->slots[content->n].index = slot.index;
 		content->slots[content->n].version = v;
 		content->n++;

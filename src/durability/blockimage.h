@@ -42,8 +42,8 @@ typedef struct TsBlockContent
 #define TS_BLOCK_BUFFER		(512 * 1024)
 
 extern bool ts_block_write(TsImageOutput *out, TsBlockCopy *copy, char *buffer);
-extern void ts_block_read(TsImageReader *reader, const TsBlockCopy *copy, TsAllocMode mode,
-						  char *buffer, TsBlockContent *content);
+extern void ts_block_read(TsImageReader *reader, const TsBlockCopy *copy, char *buffer,
+						  TsBlockContent *content);
 extern void ts_block_install(TsBlock *block, const TsBlockContent *content);
 extern void ts_block_content_free(TsBlockContent *content);
 

@@ -27,7 +27,6 @@ typedef struct Claims
 {
 	TsTable    *table;
 	uint64		generation;
-	TsAllocMode mode;
 	uint32		reading_file;	/* for messages */
 	int			n;
 	int			done;			/* [0 .. done) are loaded */
@@ -146,7 +145,7 @@ read_run(Claims *claims, TsImageReader *reader, int end)
 		const TsBlockCopy *copy = &claims->blocks[claims->done];
 
 		ts_image_reader_skip_to(reader, copy->place);
-		ts_block_read(reader, copy, claims->mode, claims->buffer, &claims->content);
+		ts_block_read(reader, copy, claims->buffer, &claims->content);
 		install(claims);
 	}
 }
@@ -273,7 +272,6 @@ ts_load_batch(TsTable *table, uint64 generation)
 
 	claims->table = table;
 	claims->generation = generation;
-	claims->mode = TS_ALLOC_NORMAL;
 	claims->n = 0;
 	claims->buffer = palloc(TS_BLOCK_BUFFER);
 	any = claim_batch(claims);
@@ -304,7 +302,6 @@ load_single(TsTable *table, TsBlock *block)
 	}
 	claims->table = table;
 	claims->generation = pg_atomic_read_u64(&table->generation);
-	claims->mode = TS_ALLOC_RESERVE;
 	claims->n = 0;
 	ts_epoch_enter();
 	(void) claim(claims, block);

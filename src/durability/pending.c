@@ -235,7 +235,8 @@ ts_pending_write(TsImageOutput *out, bool unlogged, TsImagePlace *place, uint64 
 	{
 		TsTxn	   *txn = &ts_txns[i];
 
-		if (txn->logged == NULL &&	/* unlocked look: who logged before our LSN shows it */
+		/* unlocked look: who has logged before our LSN shows one of these */
+		if (txn->logged == NULL &&
 			ts_txn_phase(pg_atomic_read_u64(&txn->state)) != TS_TXN_PREPARED)
 			continue;
 		LWLockAcquire(&txn->logged_lock, LW_SHARED);

@@ -94,17 +94,37 @@ ts_prepared_restore(TsTxn *txn, TsPrepared *prepared)
 	txn->prepared = prepared;
 }
 
+/*
+ * Stamp the writes, the oldest first: once a row's newer version is stamped, an
+ * older one that is not yet might be taken for garbage, freed, and then stamped.
+ * An image, which must not see the list turned round, waits meanwhile.
+ */
 static void
 commit_writes(TsTxn *txn)
 {
 	TsOutcome	outcome = {.mixed = true,.aux = TS_AUX_FAR};
+	TsLogged   *oldest = NULL;
 
 	outcome.xid = pg_atomic_read_u32(&txn->xid);
 	outcome.csn = ts_current_count();
-	/* nobody else changes the list, and an image may read it meanwhile */
-	for (TsLogged *chunk = txn->logged; chunk != NULL; chunk = chunk->next)
-		ts_writes_commit(chunk->writes, chunk->n, &outcome);
-	ts_forget_logged(txn);
+	LWLockAcquire(&txn->logged_lock, LW_EXCLUSIVE);
+	while (txn->logged != NULL)
+	{
+		TsLogged   *chunk = txn->logged;
+
+		txn->logged = chunk->next;
+		chunk->next = oldest;
+		oldest = chunk;
+	}
+	while (oldest != NULL)
+	{
+		TsLogged   *next = oldest->next;
+
+		ts_writes_commit(oldest->writes, oldest->n, &outcome);
+		ts_free(oldest, oldest->size);
+		oldest = next;
+	}
+	LWLockRelease(&txn->logged_lock);
 }
 
 static void
@@ -148,7 +168,10 @@ finish_prepared(TsTxn *txn, bool committed)
 		return;
 	for (int i = 0; i < (committed ? p->ncommit_drops : p->nabort_drops); i++)
 		ts_table_drop(committed ? p->commit_drops[i] : p->abort_drops[i], InvalidBackendId);
+	/* an image may be looking at it */
+	LWLockAcquire(&txn->logged_lock, LW_EXCLUSIVE);
 	txn->prepared = NULL;
+	LWLockRelease(&txn->logged_lock);
 	ts_free(p, p->size);
 }
 
