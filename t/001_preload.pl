@@ -37,6 +37,11 @@ for my $value ('abc', '1kB', '-1', '12parsecs')
 	isnt($ret, 0, "tsengine.memory = '$value' is refused");
 	like($err, qr/ERROR: .*tsengine\.memory/, 'and named');
 }
+for my $setting ('load_workers = 65', 'load_workers = -1', 'io_method = mmap', "read_durability = 'never'", "commit_marker_interval = '61s'")
+{
+	($ret, $out, $err) = quiet_sql($node, "ALTER SYSTEM SET tsengine.$setting");
+	like($err, qr/ERROR: +22023: /, "tsengine.$setting is refused");
+}
 ($ret, $out, $err) = quiet_sql($node, "SET tsengine.memory = '300MB'");
 like($err, qr/cannot be changed without restarting|55P02/, 'memory cannot be set in a session');
 ($ret, $out, $err) = quiet_sql($node, 'SET tsengine.no_such_thing = 1');
@@ -87,6 +92,22 @@ pass('the server starts with a smaller arena');
 is(contents(qw(p p2 p3 u h)), $contents, 'with all rows of all tables');
 is($node->safe_psql('postgres', 'SET enable_seqscan = off; SELECT v FROM p WHERE id = 7'), 'p7', 'and their indexes');
 like($node->safe_psql('postgres', 'SHOW tsengine.memory'), qr/^64MB$/, 'the new size is in force');
+
+# Without workers that load them, tables are loaded by who uses them. That none can be had is said only if
+# some were asked for. (The three others are the collector, the guard and core's replication launcher.)
+for my $case ([ 'tsengine.load_workers = 0', 0 ], [ "tsengine.load_workers = 2\nmax_worker_processes = 3", 1 ])
+{
+	my ($conf, $told) = @$case;
+	$node->stop;
+	my $offset = -s $node->logfile;
+	$node->append_conf('postgresql.conf', $conf);
+	$node->start;
+	is(contents(qw(p p2 p3 u h)), $contents, "all rows with $conf");
+	$node->safe_psql('postgres', 'DELETE FROM p2 WHERE id < 0'); # so the guard is there
+	is(slurp_file($node->logfile, $offset) =~ /no background worker could be registered/ ? 1 : 0, $told, "the log with $conf");
+	is($node->safe_psql('postgres', "SELECT count(*), min(state), max(state) FROM tsengine.stat_load"), '4|ready|ready', 'no table is left out');
+}
+$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
 
 # Without their checkpoint image they are lost.
 $contents = contents('h');
