@@ -105,13 +105,17 @@ ok(held_up($reader), 'not flushed: a statement by itself that has read it gets n
 is(ask($old, 'BEGIN; SELECT v FROM t'), 8, 'one within a transaction does');
 send_query($old, 'COMMIT');
 ok(held_up($old), 'but the end of that is not reported');
-ask($other, 'SET tsengine.read_durability = statement; BEGIN');
+my $copy = session($node);
+ask($_, 'SET tsengine.read_durability = statement; BEGIN') for ($other, $copy);
 send_query($other, 'SELECT v FROM t');
 ok(held_up($other), 'nor that of the statement, with read_durability = statement');
+send_query($copy, 'COPY t TO STDOUT'); # which no executor runs
+ok(held_up($copy), 'COPY either');
 is($node->safe_psql('postgres', 'SELECT id FROM calm'), 1, 'who has read other rows does not wait');
 release_writer($BEFORE_FLUSH);
-is((wait_query($_))[1], '', 'then all go on') for ($reader, $old, $other);
+is((wait_query($_))[1], '', 'then all go on') for ($reader, $old, $other, $copy);
 ask($other, 'COMMIT; RESET tsengine.read_durability');
+$copy->quit;
 
 # CREATE INDEX CONCURRENTLY does not overlook who is in the middle of a commit
 for my $point ($PURE_ENDED, $PREPARING, $CSN_TAKEN)
