@@ -1,6 +1,6 @@
 # Interleavings with a commit, made certain by stop points of the test build: readers, writers and
 # CREATE INDEX CONCURRENTLY meet a transaction at each step between its end for core and its end for us
-# (PITFALLS 9 and 12).
+# (PITFALLS 9 and 12), and before its record is on disk.
 
 use strict;
 use warnings FATAL => 'all';
@@ -20,11 +20,13 @@ CREATE FUNCTION reached(int) RETURNS bool AS 'tsengine', 'tsengine_stop_point_re
 END
 plan skip_all => 'not a test build' if $ret != 0;
 my ($PREPARING, $CSN_TAKEN, $COMMITTED, $MIXED_ENDED, $PURE_ENDED) = (0 .. 4);
+my $BEFORE_FLUSH = 10;
 
 $node->safe_psql('postgres', <<END);
 CREATE TABLE t (id int, v int) USING tsengine;
 CREATE TABLE h (id int, v int) USING heap;
-INSERT INTO t VALUES (1, 0); INSERT INTO h VALUES (1, 0);
+CREATE TABLE calm (id int) USING tsengine;
+INSERT INTO t VALUES (1, 0); INSERT INTO h VALUES (1, 0); INSERT INTO calm VALUES (1);
 END
 my ($writer, $reader, $old, $other) = map { session($node) } 1 .. 4;
 
@@ -94,6 +96,26 @@ is(ask($reader, 'SELECT t.v, h.v FROM t, h'), '7|7', 'mixed: both tables at once
 is(ask($old, 'SELECT t.v, h.v FROM t, h'), '0|0', 'neither in an old snapshot');
 release_writer($MIXED_ENDED);
 ask($old, 'COMMIT');
+
+# before the flush: all see the change, but whoever has read it is not told that its own transaction has
+# ended; readers pass the same stop point before they wait for the disk
+stop_writer($BEFORE_FLUSH, 'UPDATE t SET v = 8');
+send_query($reader, 'SELECT v FROM t');
+ok(held_up($reader), 'not flushed: a statement by itself that has read it gets no answer');
+is(ask($old, 'BEGIN; SELECT v FROM t'), 8, 'one within a transaction does');
+send_query($old, 'COMMIT');
+ok(held_up($old), 'but the end of that is not reported');
+my $copy = session($node);
+ask($_, 'SET tsengine.read_durability = statement; BEGIN') for ($other, $copy);
+send_query($other, 'SELECT v FROM t');
+ok(held_up($other), 'nor that of the statement, with read_durability = statement');
+send_query($copy, 'COPY t TO STDOUT'); # which no executor runs
+ok(held_up($copy), 'COPY either');
+is($node->safe_psql('postgres', 'SELECT id FROM calm'), 1, 'who has read other rows does not wait');
+release_writer($BEFORE_FLUSH);
+is((wait_query($_))[1], '', 'then all go on') for ($reader, $old, $other, $copy);
+ask($other, 'COMMIT; RESET tsengine.read_durability');
+$copy->quit;
 
 # CREATE INDEX CONCURRENTLY does not overlook who is in the middle of a commit
 for my $point ($PURE_ENDED, $PREPARING, $CSN_TAKEN)
