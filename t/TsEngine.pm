@@ -19,7 +19,8 @@ use Time::HiRes qw(usleep time);
 our @EXPORT = qw($AM on_tsengine new_node session ask try_ask send_query wait_query is_waiting
   wait_blocked used_bytes settled_bytes bench_start bench_finish bench_files quiet_sql
   postmaster_pid server_processes kill_server crash_and_start lose_tables kill_process
-  wait_restarted set_conf index_differs);
+  wait_restarted set_conf index_differs
+  use_stop_points $stop arm arm_no_more disarm wait_stopped stop_session held_up);
 
 our $AM = $ENV{TS_AM} // 'tsengine';
 
@@ -314,6 +315,71 @@ sub set_conf
 	$node->reload;
 	my $now = defined $value ? "= '$value'" : '= boot_val';
 	return $node->poll_query_until('postgres', "SELECT setting $now FROM pg_settings WHERE name = '$name'");
+}
+
+# Stop points of the test build (src/memory/testing.h) by name: arm($node, 'CSN_TAKEN').
+our $stop = {};
+@$stop{qw(PREPARING CSN_TAKEN COMMITTED MIXED_ENDED PURE_ENDED IMAGE_LSN IMAGE_SCAN IMAGE_MANIFEST
+	IMAGE_DONE LOGGED BEFORE_FLUSH READER_FLUSH)} = (0 .. 11);
+
+# Makes the functions below usable on the node; false if it does not run a test build.
+sub use_stop_points
+{
+	my ($node) = @_;
+	my ($ret) = quiet_sql($node, <<END);
+CREATE FUNCTION arm(int, int) RETURNS void AS 'tsengine', 'tsengine_stop_point_arm' LANGUAGE C;
+CREATE FUNCTION reached(int) RETURNS bool AS 'tsengine', 'tsengine_stop_point_reached' LANGUAGE C;
+END
+	return $ret == 0;
+}
+
+# Who comes to the point stands still.
+sub arm
+{
+	my ($node, $point) = @_;
+	$node->safe_psql('postgres', "SELECT arm($stop->{$point}, 1)");
+	return;
+}
+
+# Who stands there stays, others pass.
+sub arm_no_more
+{
+	my ($node, $point) = @_;
+	$node->safe_psql('postgres', "SELECT arm($stop->{$point}, 2)");
+	return;
+}
+
+# Lets go whoever stands there.
+sub disarm
+{
+	my ($node, $point) = @_;
+	$node->safe_psql('postgres', "SELECT arm($stop->{$point}, 0)");
+	return;
+}
+
+sub wait_stopped
+{
+	my ($node, $point) = @_;
+	$node->poll_query_until('postgres', "SELECT reached($stop->{$point})") or die "nobody came to $point";
+	return;
+}
+
+# Lets the session run SQL until it stands at the point.
+sub stop_session
+{
+	my ($node, $s, $point, $sql) = @_;
+	arm($node, $point);
+	send_query($s, $sql);
+	wait_stopped($node, $point);
+	return;
+}
+
+# Whether the session is still without an answer after a while.
+sub held_up
+{
+	my ($s) = @_;
+	usleep(300_000);
+	return is_waiting($s);
 }
 
 # Whether an index gives other rows, or another order, than a sequential scan: '' or a description.

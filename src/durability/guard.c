@@ -360,6 +360,7 @@ may_leave(bool postmaster_gone)
 	if (postmaster_gone)
 	{
 		pg_atomic_write_u32(&ts_image_shared->guard_expected, 0);
+		asked_to_stop = true;	/* or service would begin again */
 		pg_atomic_write_u32(&ts_image_shared->guard_ready, 0);
 		return checkpointer_has_gone();
 	}

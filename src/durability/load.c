@@ -239,6 +239,11 @@ ts_image_loaded_lsn(void)
 void
 ts_load_check(void)
 {
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("tsengine tables cannot be used during recovery"),
+				 errdetail("Reading them on a standby is not implemented yet.")));
 	if (ts_image_ensure_loaded())
 		return;
 	if (ts_image_state() == TS_IMAGE_NOT_LOADED)

@@ -16,7 +16,7 @@
 #ifdef TSENGINE_TEST
 typedef struct StopPoint
 {
-	pg_atomic_uint32 armed;
+	pg_atomic_uint32 mode;		/* TsStopMode */
 	pg_atomic_uint32 waiting;	/* processes that stand there */
 } StopPoint;
 
@@ -41,22 +41,22 @@ ts_testing_startup(void)
 		memset(points, 0, sizeof(StopPoint) * TS_NUM_STOP_POINTS);
 }
 
-/* Stand still while the point is armed, deaf to interrupts. */
+/* Stand still if the point is armed and until it is off, deaf to interrupts. */
 void
 ts_stop_point(TsStopPoint point)
 {
-	if (pg_atomic_read_u32(&points[point].armed) == 0)
+	if (pg_atomic_read_u32(&points[point].mode) != TS_STOP_ALL)
 		return;
 	pg_atomic_fetch_add_u32(&points[point].waiting, 1);
-	while (pg_atomic_read_u32(&points[point].armed) != 0)
+	while (pg_atomic_read_u32(&points[point].mode) != TS_STOP_OFF)
 		pg_usleep(1000);
 	pg_atomic_fetch_sub_u32(&points[point].waiting, 1);
 }
 
 void
-ts_stop_point_arm(TsStopPoint point, bool on)
+ts_stop_point_arm(TsStopPoint point, TsStopMode mode)
 {
-	pg_atomic_write_u32(&points[point].armed, on);
+	pg_atomic_write_u32(&points[point].mode, mode);
 }
 
 bool

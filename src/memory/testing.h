@@ -30,9 +30,17 @@ typedef enum TsStopPoint
 	TS_STOP_IMAGE_MANIFEST,		/* image: files durable, no manifest yet */
 	TS_STOP_IMAGE_DONE,			/* image: durable, nothing removed yet */
 	TS_STOP_LOGGED,				/* mixed: logged, not in the descriptor's list yet */
-	TS_STOP_BEFORE_FLUSH,		/* pure commit or a reader of one: before it waits for the disk */
+	TS_STOP_BEFORE_FLUSH,		/* pure commit: before it waits for the disk */
+	TS_STOP_READER_FLUSH,		/* reader of a commit not known to be durable: the same */
 	TS_NUM_STOP_POINTS
 } TsStopPoint;
+
+typedef enum TsStopMode
+{
+	TS_STOP_OFF,				/* who stands there goes on */
+	TS_STOP_ALL,				/* who comes there stands still */
+	TS_STOP_NO_MORE				/* who stands there stays, others pass */
+} TsStopMode;
 
 #ifdef TSENGINE_TEST
 extern uint64 ts_lwlock_count;
@@ -42,7 +50,7 @@ extern uint64 ts_lwlock_count;
 extern void ts_testing_request(void);
 extern void ts_testing_startup(void);
 extern void ts_stop_point(TsStopPoint point);
-extern void ts_stop_point_arm(TsStopPoint point, bool on);
+extern void ts_stop_point_arm(TsStopPoint point, TsStopMode mode);
 extern bool ts_stop_point_reached(TsStopPoint point);
 #else
 #define ts_testing_request()	((void) 0)

@@ -25,11 +25,11 @@ stop_point_by_number(int number)
 	return (TsStopPoint) number;
 }
 
-/* (point int, on bool) */
+/* (point int, mode int), see TsStopMode */
 Datum
 tsengine_stop_point_arm(PG_FUNCTION_ARGS)
 {
-	ts_stop_point_arm(stop_point_by_number(PG_GETARG_INT32(0)), PG_GETARG_BOOL(1));
+	ts_stop_point_arm(stop_point_by_number(PG_GETARG_INT32(0)), (TsStopMode) PG_GETARG_INT32(1));
 	PG_RETURN_VOID();
 }
 

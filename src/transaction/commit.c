@@ -208,12 +208,14 @@ commit_pure(void)
 	ts_free_tag_lock(live_word, tag);
 	if (XLogRecPtrIsInvalid(end))
 		return;
-	ts_stop_point(TS_STOP_BEFORE_FLUSH);
 	START_CRIT_SECTION();
 	if (outcome.async)
 		XLogSetAsyncXactLSN(end);
 	else
+	{
+		ts_stop_point(TS_STOP_BEFORE_FLUSH);
 		XLogFlush(end);
+	}
 	END_CRIT_SECTION();
 	/* as at the end of RecordTransactionCommit */
 	XactLastCommitEnd = end;

@@ -131,7 +131,7 @@ ts_durable_wait(void)
 {
 	if (likely(XLogRecPtrIsInvalid(read_upto)))
 		return;
-	ts_stop_point(TS_STOP_BEFORE_FLUSH);
+	ts_stop_point(TS_STOP_READER_FLUSH);
 	if (!RecoveryInProgress())
 	{
 		START_CRIT_SECTION();
