@@ -14,31 +14,9 @@ use Time::HiRes qw(usleep);
 plan skip_all => 'about tsengine alone' if !on_tsengine();
 
 my $node = new_node('races', "autovacuum = off\nfsync = on\ncheckpoint_timeout = 1h\n");
-my ($ret) = quiet_sql($node, <<END);
-CREATE FUNCTION arm(int, bool) RETURNS void AS 'tsengine', 'tsengine_stop_point_arm' LANGUAGE C;
-CREATE FUNCTION reached(int) RETURNS bool AS 'tsengine', 'tsengine_stop_point_reached' LANGUAGE C;
-END
-plan skip_all => 'not a test build' if $ret != 0;
+plan skip_all => 'not a test build' if !use_stop_points($node);
 
-# in the order of src/memory/testing.h
-my $n = 0;
-my %point = map { $_ => $n++ } ('preparing', 'csn taken', 'committed', 'mixed ended', 'pure ended',
-	'image lsn', 'image scan', 'image manifest', 'image done', 'logged');
-my @image_points = map { "image $_" } qw(lsn scan manifest done);
-
-sub arm
-{
-	my ($name, $on) = @_;
-	$node->safe_psql('postgres', "SELECT arm($point{$name}, $on)");
-	return;
-}
-
-sub await
-{
-	my ($name) = @_;
-	$node->poll_query_until('postgres', "SELECT reached($point{$name})") or die "$name was not reached";
-	return;
-}
+my @image_points = qw(IMAGE_LSN IMAGE_SCAN IMAGE_MANIFEST IMAGE_DONE);
 
 # A table without a unique index, which would make all transactions mixed, and its image
 sub begin_case
@@ -74,19 +52,19 @@ my $before = "1000\n0";
 
 # A transaction stands where its record is in the WAL and its rows are not in memory as committed: the
 # image waits for it.
-for my $case (['csn taken', $pure, 'pure'], ['committed', $pure, 'pure'], ['logged', $mixed, 'mixed'], ['committed', $mixed, 'mixed'])
+for my $case (['CSN_TAKEN', $pure, 'pure'], ['COMMITTED', $pure, 'pure'], ['LOGGED', $mixed, 'mixed'], ['COMMITTED', $mixed, 'mixed'])
 {
 	my ($at, $sql, $kind) = @$case;
 	my $name = "$kind transaction at '$at'";
 	begin_case();
 	my ($s, $c) = map { session($node) } 1 .. 2;
-	arm($at, 'true');
+	arm($node, $at);
 	send_query($s, $sql);
-	await($at);
+	wait_stopped($node, $at);
 	send_query($c, 'CHECKPOINT');
 	usleep(400_000);
 	ok(is_waiting($c), "$name: the checkpoint waits");
-	arm($at, 'false');
+	disarm($node, $at);
 	wait_query($s);
 	wait_query($c);
 	$_->quit for $s, $c;
@@ -97,9 +75,9 @@ for my $case (['csn taken', $pure, 'pure'], ['committed', $pure, 'pure'], ['logg
 # wait, and its redo pointer is behind the commit record.
 begin_case();
 my ($s, $c) = map { session($node) } 1 .. 2;
-arm('mixed ended', 'true');
+arm($node, 'MIXED_ENDED');
 send_query($s, $mixed);
-await('mixed ended');
+wait_stopped($node, 'MIXED_ENDED');
 my ($out, $err) = try_ask($c, 'CHECKPOINT');
 is($err, '', 'mixed transaction that has ended by its xid only: the checkpoint completes');
 eval { $_->quit } for $c;
@@ -125,9 +103,9 @@ for my $at (@image_points)
 		ask($commits, 'BEGIN; ' . sprintf($large, 200_001, 230_000) . '; UPDATE t SET v = 6 WHERE id = 6; UPDATE h SET v = v + 1');
 		$node->safe_psql('postgres', "BEGIN; UPDATE t SET v = 8 WHERE id = 8; PREPARE TRANSACTION 'p'");
 		$node->safe_psql('postgres', "BEGIN; UPDATE t SET v = 9 WHERE id = 9; INSERT INTO t VALUES (1009, 9); PREPARE TRANSACTION 'q'");
-		arm($at, 'true');
+		arm($node, $at);
 		send_query($c, 'CHECKPOINT');
-		await($at);
+		wait_stopped($node, $at);
 		$node->safe_psql('postgres', $pure);
 		ask($commits, 'COMMIT');
 		$node->safe_psql('postgres', 'UPDATE t SET v = 66 WHERE id = 6; DELETE FROM t WHERE id = 200001');
@@ -140,7 +118,7 @@ for my $at (@image_points)
 		my $expected = $node->safe_psql('postgres', $contents);
 		if ($crash eq 'after')
 		{
-			arm($at, 'false');
+			disarm($node, $at);
 			wait_query($c);
 		}
 		kill_server($node);

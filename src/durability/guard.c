@@ -359,7 +359,6 @@ may_leave(bool postmaster_gone)
 {
 	if (postmaster_gone)
 	{
-		pg_atomic_write_u32(&ts_image_shared->guard_expected, 0);
 		asked_to_stop = true;	/* or service would begin again */
 		pg_atomic_write_u32(&ts_image_shared->guard_ready, 0);
 		return checkpointer_has_gone();
@@ -373,7 +372,6 @@ may_leave(bool postmaster_gone)
 				(errmsg("tsengine guard goes on, as the server is not shutting down")));
 		return false;
 	}
-	pg_atomic_write_u32(&ts_image_shared->guard_expected, 0);
 	/* full barrier: see ts_guard_writable */
 	(void) pg_atomic_exchange_u32(&ts_image_shared->guard_ready, 0);
 	if (!others_have_gone())

@@ -30,6 +30,7 @@
 #include "memory/epoch.h"
 #include "transaction/txn.h"
 
+#include "durability/fault.h"
 #include "durability/load.h"
 #include "durability/manifest.h"
 #include "durability/pending.h"
@@ -88,7 +89,9 @@ make_table(const TsManifestTable *entry, const TsManifestBlock *blocks)
 {
 	TsTable    *table = ts_table_create(entry->rnode, InvalidBackendId, (char) entry->persistence);
 
+	ts_fault_slow_manifest();
 	pg_atomic_write_u32(&table->load, TS_TABLE_LOADING);
+	ts_fault_slow_manifest();
 	pg_atomic_write_u32(&table->indexed, (entry->flags & TS_MANIFEST_INDEXED) ? 2 : 0);
 	table->bury_free = (entry->flags & TS_MANIFEST_BURY_FREE) || !ts_started_after_shutdown();
 	table->creator_xid = entry->creator_xid;

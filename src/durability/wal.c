@@ -443,7 +443,10 @@ ts_log_check_writable(void)
 	if (likely(ts_guard_writable()))
 		return;
 	ts_load_check();
-	/* right after a start the guard needs a moment */
+	/*
+	 * Right after a start the guard needs a moment.  When the server stops,
+	 * we are about to hear of it ourselves.
+	 */
 	for (int waited = 0; IsUnderPostmaster && waited < GUARD_PATIENCE_MS; waited += 10)
 	{
 		if (ts_guard_writable())
