@@ -169,6 +169,14 @@ executor_start(QueryDesc *query, int eflags)
 		note_transition_tables(query);
 }
 
+/* The end of a statement, or of one inside of it. */
+static void
+wait_for_statement_reads(void)
+{
+	if (ts_read_durability == TS_READ_DURABLE_STATEMENT)
+		ts_durable_wait();
+}
+
 static void
 executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
 {
@@ -187,8 +195,7 @@ executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execu
 		prev_executor_run(query, direction, count, execute_once);
 	else
 		standard_ExecutorRun(query, direction, count, execute_once);
-	if (ts_read_durability == TS_READ_DURABLE_STATEMENT)
-		ts_durable_wait();
+	wait_for_statement_reads();
 }
 
 static void
@@ -349,6 +356,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 	if (held)
 		ts_snapshot_unhold(&stmt);
 	do_afterwards(&after);
+	wait_for_statement_reads(); /* COPY reads without an executor */
 }
 
 /*

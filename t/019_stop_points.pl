@@ -1,6 +1,6 @@
 # Interleavings with a commit, made certain by stop points of the test build: readers, writers and
 # CREATE INDEX CONCURRENTLY meet a transaction at each step between its end for core and its end for us
-# (PITFALLS 9 and 12).
+# (PITFALLS 9 and 12), and before its record is on disk.
 
 use strict;
 use warnings FATAL => 'all';
@@ -19,7 +19,8 @@ plan skip_all => 'not a test build' if !use_stop_points($node);
 $node->safe_psql('postgres', <<END);
 CREATE TABLE t (id int, v int) USING tsengine;
 CREATE TABLE h (id int, v int) USING heap;
-INSERT INTO t VALUES (1, 0); INSERT INTO h VALUES (1, 0);
+CREATE TABLE calm (id int) USING tsengine;
+INSERT INTO t VALUES (1, 0); INSERT INTO h VALUES (1, 0); INSERT INTO calm VALUES (1);
 END
 my ($writer, $reader, $old, $other) = map { session($node) } 1 .. 4;
 
@@ -95,7 +96,11 @@ wait_blocked($node, 1);
 my $pure = $node->safe_psql('postgres', 'SELECT commits_pure FROM tsengine.stat_transactions');
 arm($node, 'PURE_ENDED');
 send_query($writer, 'INSERT INTO t VALUES (200, 1)');
-usleep(300_000);
+for (1 .. 100)
+{
+	last if !is_waiting($writer) || $node->safe_psql('postgres', "SELECT reached($stop->{PURE_ENDED})") eq 't';
+	usleep(50_000);
+}
 ok(!is_waiting($writer), 'a commit has an xid meanwhile');
 ask($reader, 'COMMIT');
 is((wait_query($other))[1], '', 'the index is built');

@@ -18,8 +18,8 @@ use Time::HiRes qw(usleep time);
 
 our @EXPORT = qw($AM on_tsengine new_node session ask try_ask send_query wait_query is_waiting
   wait_blocked used_bytes settled_bytes bench_start bench_finish bench_files quiet_sql
-  postmaster_pid server_processes kill_server crash_and_start kill_process wait_restarted
-  set_conf index_differs
+  postmaster_pid server_processes kill_server crash_and_start lose_tables kill_process
+  wait_restarted set_conf index_differs
   use_stop_points $stop arm arm_no_more disarm wait_stopped stop_session held_up);
 
 our $AM = $ENV{TS_AM} // 'tsengine';
@@ -270,6 +270,19 @@ sub crash_and_start
 {
 	my ($node) = @_;
 	kill_server($node);
+	$node->start;
+	return;
+}
+
+# Restarts the server without its directory pg_tsengine: the rows of all tsengine tables are lost. Only
+# the system's own catalogs and heap tables are as before.
+sub lose_tables
+{
+	my ($node) = @_;
+	my $dir = $node->data_dir . '/pg_tsengine';
+	$node->stop;
+	die "no $dir" if !-d $dir;
+	rename $dir, $node->basedir . '/lost.' . ++$serial or die "$dir: $!";
 	$node->start;
 	return;
 }

@@ -300,7 +300,7 @@ ts_relation_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy bstr
 	{
 		/* not a reason to leave the database's other tables alone */
 		ereport(WARNING,
-				(errmsg("skipping vacuum of \"%s\" --- its rows are not in memory",
+				(errmsg("skipping vacuum of \"%s\" --- its rows are missing",
 						RelationGetRelationName(rel))));
 		return;
 	}

@@ -74,7 +74,8 @@ has_after_row_triggers(Relation rel)
 bool
 ts_relation_is_lost(Relation rel)
 {
-	ts_load_check();
+	if (rel->rd_backend == InvalidBackendId)
+		ts_load_check();
 	return ts_table_find(rel->rd_node, rel->rd_backend) == NULL &&
 		(rel->rd_rel->relpersistence != RELPERSISTENCE_UNLOGGED ||
 		 ts_started_after_shutdown());
@@ -115,6 +116,9 @@ ts_relation_build(Relation rel)
 	ts_txn_attach();
 	if (IsAutoVacuumWorkerProcess())
 		ts_stop_prefetch_in_analyze();
+	/* a table that is found while the manifest is being read is not what it seems */
+	if (rel->rd_backend == InvalidBackendId)
+		ts_load_check();
 	built.table = ts_table_find(rel->rd_node, rel->rd_backend);
 	if (built.table == NULL)
 		built.table = missing_table(rel);

@@ -113,6 +113,8 @@ assign_setting(const char *newval, void *extra)
 	memset(counters, 0, sizeof(counters));
 }
 
+static int	slow_manifest = 0;
+
 void
 ts_fault_define_setting(void)
 {
@@ -123,6 +125,21 @@ ts_fault_define_setting(void)
 							   "",
 							   PGC_SUSET, GUC_NOT_IN_SAMPLE,
 							   check_setting, assign_setting, NULL);
+	DefineCustomIntVariable("tsengine.slow_manifest",
+							"Time to stand still with each table half made when the manifest is read (test builds only).",
+							NULL,
+							&slow_manifest,
+							0, 0, 10000,
+							PGC_POSTMASTER, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE,
+							NULL, NULL, NULL);
+}
+
+/* Stand still where a table of the manifest is half made. */
+void
+ts_fault_slow_manifest(void)
+{
+	if (slow_manifest > 0)
+		pg_usleep(slow_manifest * 1000L);
 }
 
 /* Count an operation: 0, or the errno it is to fail with, or TS_FAULT_SHORT. */

@@ -32,7 +32,9 @@ typedef enum TsFaultOperation
 #ifdef TSENGINE_TEST
 extern void ts_fault_define_setting(void);
 extern int	ts_fault(TsFaultOperation operation);
+extern void ts_fault_slow_manifest(void);
 #else
+#define ts_fault_slow_manifest()	((void) 0)
 #define ts_fault_define_setting()	((void) 0)
 #define ts_fault(operation)			0
 #endif

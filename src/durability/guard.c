@@ -27,7 +27,6 @@
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
-#include "postmaster/interrupt.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/fd.h"
@@ -38,7 +37,6 @@
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "storage/sinvaladt.h"
-#include "utils/guc.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/pidfile.h"
@@ -219,7 +217,8 @@ begin_service(void)
 		if (imaged != recovery_start)
 			imaged = InvalidXLogRecPtr;
 	}
-	if (!workers_started && (workers_started = true) && ts_load_start_workers() == 0)
+	if (!workers_started && (workers_started = true) &&
+		ts_load_start_workers() == 0 && ts_load_workers > 0)
 		ereport(LOG,
 				(errmsg("no background worker could be registered to load tsengine tables"),
 				 errhint("Consider increasing \"max_worker_processes\".")));
@@ -373,7 +372,6 @@ may_leave(bool postmaster_gone)
 				(errmsg("tsengine guard goes on, as the server is not shutting down")));
 		return false;
 	}
-	pg_atomic_write_u32(&ts_image_shared->guard_expected, 0);
 	/* full barrier: see ts_guard_writable */
 	(void) pg_atomic_exchange_u32(&ts_image_shared->guard_ready, 0);
 	if (!others_have_gone())

@@ -61,7 +61,7 @@ typedef struct TsImageShared
 
 	/* guard.c */
 	pg_atomic_uint32 guard_ready;
-	pg_atomic_uint32 guard_expected;	/* cleared when the server stops */
+	pg_atomic_uint32 guard_expected;	/* it has been started */
 	TimestampTz start_time;		/* of shared memory */
 
 	/* load.c; under TS_LOCK_LOAD where it says so */

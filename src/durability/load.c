@@ -30,6 +30,7 @@
 #include "memory/epoch.h"
 #include "transaction/txn.h"
 
+#include "durability/fault.h"
 #include "durability/load.h"
 #include "durability/manifest.h"
 #include "durability/pending.h"
@@ -88,7 +89,9 @@ make_table(const TsManifestTable *entry, const TsManifestBlock *blocks)
 {
 	TsTable    *table = ts_table_create(entry->rnode, InvalidBackendId, (char) entry->persistence);
 
+	ts_fault_slow_manifest();
 	pg_atomic_write_u32(&table->load, TS_TABLE_LOADING);
+	ts_fault_slow_manifest();
 	pg_atomic_write_u32(&table->indexed, (entry->flags & TS_MANIFEST_INDEXED) ? 2 : 0);
 	table->bury_free = (entry->flags & TS_MANIFEST_BURY_FREE) || !ts_started_after_shutdown();
 	table->creator_xid = entry->creator_xid;
@@ -239,6 +242,11 @@ ts_image_loaded_lsn(void)
 void
 ts_load_check(void)
 {
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("tsengine tables cannot be used during recovery"),
+				 errdetail("Reading them on a standby is not implemented yet.")));
 	if (ts_image_ensure_loaded())
 		return;
 	if (ts_image_state() == TS_IMAGE_NOT_LOADED)
@@ -533,6 +541,9 @@ ts_load_wait(TsTable *table, const char *name)
 		bool		stuck = false;
 
 		pg_read_barrier();
+		/* the caller holds a lock on the relation, so this cannot be */
+		if (pg_atomic_read_u64(&table->generation) != generation)
+			elog(ERROR, "tsengine table \"%s\" was dropped while it was loaded", name);
 		if (load == TS_TABLE_READY)
 			break;
 		if (load == TS_TABLE_DAMAGED)

@@ -40,9 +40,6 @@ extern bool ts_load_block(TsTable *table, TsBlock *block);
  */
 extern void ts_load_settle_later(TsTable *table);
 
-extern TS_EXPORTED void ts_load_worker_main(Datum arg) pg_attribute_noreturn();
-extern int	ts_load_workers;	/* GUC */
-
 /*
  * For the guard, once recovery is over: drop tables whose relation files are
  * gone.  Before, no table becomes ready.  False if it is too early.  Raises

@@ -33,6 +33,9 @@
 #include "storage/garbage.h"
 #include "transaction/txn.h"
 
+/* more than can be committed before the walwriter flushes what is asynchronous */
+#define LOST_COMMITS_MAX	(1 << 20)
+
 typedef struct RedoShared
 {
 	pg_atomic_uint32 happened;
@@ -612,6 +615,8 @@ redo_end(void)
 	if (!ts_image_ensure_loaded())
 		return;
 	ts_txn_attach();
+	/* commits that nobody had waited for may be lost; what they showed is not shown again */
+	ts_xmin_counter_restore(ts_xmin_counter() + LOST_COMMITS_MAX);
 	while (!done)
 	{
 		PG_TRY();

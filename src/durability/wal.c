@@ -16,6 +16,8 @@
 #include "access/xloginsert.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
 #include "utils/memutils.h"
 
 #include "durability/guard.h"
@@ -441,7 +443,10 @@ ts_log_check_writable(void)
 	if (likely(ts_guard_writable()))
 		return;
 	ts_load_check();
-	/* right after a start the guard needs a moment */
+	/*
+	 * Right after a start the guard needs a moment.  When the server stops,
+	 * we are about to hear of it ourselves.
+	 */
 	for (int waited = 0; IsUnderPostmaster && waited < GUARD_PATIENCE_MS; waited += 10)
 	{
 		if (ts_guard_writable())
@@ -449,7 +454,9 @@ ts_log_check_writable(void)
 		if (!ts_guard_expected())
 			break;
 		CHECK_FOR_INTERRUPTS();
-		pg_usleep(10000L);
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
 	}
 	refuse_write();
 }

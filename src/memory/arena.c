@@ -36,6 +36,7 @@
 #define MAGAZINE_BYTES	4096	/* what a refill moves, roughly */
 #define MAGAZINE_MAX	64
 #define MIN_RESERVE		(256 * 1024)
+#define BORROW_CLASSES		24	/* up to eight times the size, from 128 bytes on */
 #define PRESSURE_ROUNDS	200		/* before an allocation fails */
 #define PRESSURE_WAIT_USEC 1000
 
@@ -301,12 +302,30 @@ magazine_refill(int class_index, TsAllocMode mode)
 	return mag->head != NULL;
 }
 
-/* Return objects to their spans until only `keep` are left. */
+/* Return an object to its span, with the lock of the span's class held. */
+static void
+span_give(Span *span, void *obj)
+{
+	*(void **) obj = span->free_list;
+	span->free_list = obj;
+	if (span->nfree++ == 0)
+		dlist_push_head(&arena->classes[span->class_index].partial, &span->link);
+	if (span->nfree == span->capacity)
+	{
+		dlist_delete(&span->link);
+		pages_put(span, SPAN_PAGES);
+	}
+}
+
+/*
+ * Return objects to their spans until only `keep` are left.  Borrowed ones go
+ * back to spans of other classes, under the locks of those.
+ */
 static void
 magazine_flush(int class_index, uint32 keep)
 {
 	TsMagazine *mag = &ts_my_process->magazine[class_index];
-	Class	   *cls = &arena->classes[class_index];
+	void	   *borrowed = NULL;
 
 	LWLockAcquire(class_lock(class_index), LW_EXCLUSIVE);
 	while (mag->count > keep)
@@ -316,17 +335,53 @@ magazine_flush(int class_index, uint32 keep)
 
 		mag->head = *(void **) obj;
 		mag->count--;
-		*(void **) obj = span->free_list;
-		span->free_list = obj;
-		if (span->nfree++ == 0)
-			dlist_push_head(&cls->partial, &span->link);
-		if (span->nfree == span->capacity)
+		if (unlikely(span->class_index != class_index))
 		{
-			dlist_delete(&span->link);
-			pages_put(span, SPAN_PAGES);
+			*(void **) obj = borrowed;
+			borrowed = obj;
 		}
+		else
+			span_give(span, obj);
 	}
 	LWLockRelease(class_lock(class_index));
+	while (unlikely(borrowed != NULL))
+	{
+		void	   *obj = borrowed;
+		Span	   *span = span_of_object(obj);
+		int			owner = span->class_index;
+
+		borrowed = *(void **) obj;
+		LWLockAcquire(class_lock(owner), LW_EXCLUSIVE);
+		span_give(span, obj);
+		LWLockRelease(class_lock(owner));
+	}
+}
+
+/*
+ * In a full arena each class has but the spans it has.  An object may then be
+ * taken from a class of larger ones; it is freed like any of its own size, and
+ * finds its way back when a magazine is flushed.
+ */
+static void *
+borrow(Size size)
+{
+	int			first = class_of_size(size) + 1;
+	void	   *obj = NULL;
+
+	for (int c = first; obj == NULL && c < Min(first + BORROW_CLASSES, TS_NUM_CLASSES); c++)
+	{
+		LWLockAcquire(class_lock(c), LW_EXCLUSIVE);
+		if (!dlist_is_empty(&arena->classes[c].partial))
+		{
+			Span	   *span = dlist_head_element(Span, link, &arena->classes[c].partial);
+
+			obj = span_take(span);
+			if (span->nfree == 0)
+				dlist_delete(&span->link);
+		}
+		LWLockRelease(class_lock(c));
+	}
+	return obj;
 }
 
 /* Return all objects this process keeps for itself. */
@@ -387,6 +442,8 @@ alloc_under_pressure(Size size, TsAllocMode mode)
 		more = state != TS_PRESSURE_NOTHING;
 		obj = alloc_once(size, mode);
 	}
+	if (obj == NULL && size <= TS_SMALL_MAX)
+		obj = borrow(size);
 	return obj;
 }
 

@@ -10,15 +10,22 @@
 
 #include <unistd.h>
 
+#include "access/heapam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
 #include "access/xlog.h"
+#include "catalog/pg_class.h"
+#include "commands/defrem.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/pg_lsn.h"
+#include "utils/rel.h"
 #include "utils/timestamp.h"
 
+#include "access/access.h"
 #include "compat.h"
 #include "durability/load.h"
 #include "durability/manifest.h"
@@ -184,9 +191,47 @@ verify_manifests(ReturnSetInfo *rsinfo)
 	}
 }
 
+static void
+verify_table(ReturnSetInfo *rsinfo, Oid relid)
+{
+	Relation	rel = try_table_open(relid, AccessShareLock);
+
+	if (rel == NULL)
+		return;					/* dropped meanwhile */
+	if (!RELATION_IS_OTHER_TEMP(rel) && ts_relation_is_lost(rel))
+		put_problem(rsinfo, TS_IMAGE_DIR,
+					psprintf("rows of table \"%s\" are missing", RelationGetRelationName(rel)));
+	table_close(rel, AccessShareLock);
+}
+
+/* Tables of this database that neither the image nor the WAL knows. */
+static void
+verify_tables(ReturnSetInfo *rsinfo)
+{
+	Oid			am = get_table_am_oid("tsengine", false);
+	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
+	TableScanDesc scan = table_beginscan_catalog(pg_class, 0, NULL);
+	HeapTuple	tuple;
+	List	   *relids = NIL;
+	ListCell   *cell;
+
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		Form_pg_class class = (Form_pg_class) GETSTRUCT(tuple);
+
+		if (class->relam == am)
+			relids = lappend_oid(relids, class->oid);
+	}
+	table_endscan(scan);
+	table_close(pg_class, AccessShareLock);
+	foreach(cell, relids)
+		verify_table(rsinfo, lfirst_oid(cell));
+}
+
 /*
- * Read everything the image consists of and tell what is wrong with it: a row
- * for each file.  Takes no lock; an image may be written meanwhile.
+ * Read everything the image consists of and tell what is wrong with it, a row
+ * for each file, and which tables of this database are not in it.  Waits for no
+ * image; one may be written meanwhile.
  */
 Datum
 tsengine_verify(PG_FUNCTION_ARGS)
@@ -198,6 +243,8 @@ tsengine_verify(PG_FUNCTION_ARGS)
 	if (ts_image_state() == TS_IMAGE_BROKEN)
 		put_problem(rsinfo, ts_image_shared->broken_file, ts_image_shared->broken_reason);
 	verify_manifests(rsinfo);
+	if (ts_image_state() == TS_IMAGE_USABLE)
+		verify_tables(rsinfo);
 	header = newest_manifest();
 	for (uint32 i = 0; header != NULL && i < header->nfiles; i++)
 	{
