@@ -164,7 +164,7 @@ for my $case ([ 'LOGGED', '0|0' ], [ 'MIXED_ENDED', '1|1' ])
 # ---- commits while an image is written ----
 
 my @ends = ('at once', 'after the checkpoint', 'after another checkpoint');
-for my $point ('IMAGE_LSN', 'IMAGE_SCAN', 'IMAGE_MANIFEST', 'IMAGE_DONE')
+for my $point ('IMAGE_LSN', 'IMAGE_SCAN', 'IMAGE_TABLE', 'IMAGE_MANIFEST', 'IMAGE_DONE')
 {
 	for my $end (@ends)
 	{

@@ -578,7 +578,10 @@ write_image(Image *image)
 	ts_pending_write(&image->out, image->final, &header->pending, &header->pending_bytes);
 	ts_stop_point(TS_STOP_IMAGE_SCAN);
 	for (int t = 0; t < image->ntables; t++)
+	{
 		image_table(image, &image->tables[t]);
+		ts_stop_point(TS_STOP_IMAGE_TABLE);
+	}
 	INSTR_TIME_SET_CURRENT(image->written);
 	ts_output_finish(&image->out);
 	flush_wal();
