@@ -19,12 +19,13 @@ plan skip_all => 'not a test build' if !use_stop_points($node);
 my %am = (a => 'tsengine', h => 'heap');
 my @tables = qw(t plain made emptied);
 
+# Rows are not too small: an image file that is not half full is soon written anew as a whole.
 sub make_tables
 {
 	$node->safe_psql('postgres', join "\n", map { <<END } sort keys %am);
 DROP SCHEMA IF EXISTS $_ CASCADE; CREATE SCHEMA $_; SET search_path = $_; SET default_table_access_method = $am{$_};
-CREATE TABLE t (id int PRIMARY KEY, v text);
-CREATE TABLE plain (id int, v text);
+CREATE TABLE t (id int PRIMARY KEY, v text, filler text DEFAULT repeat('f', 250));
+CREATE TABLE plain (id int, v text, filler text DEFAULT repeat('f', 250));
 CREATE TABLE emptied (id int, v text);
 CREATE TABLE dropped (id int, v text);
 INSERT INTO t SELECT g, 'old' FROM generate_series(1, 1000) g;
