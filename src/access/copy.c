@@ -229,6 +229,7 @@ ts_relation_copy_data(Relation rel, const RelFileNode *newrnode)
 		}
 		pg_atomic_write_u32(&to->nfree, TS_ROWS_PER_BLOCK - used);
 		pg_atomic_write_u32(&to->limit, TS_ROWS_PER_BLOCK);
+		ts_block_changed(to);
 		ts_table_rows_freed(to, 0);
 	}
 	ts_log_copied_flush();
@@ -335,7 +336,31 @@ ts_relation_copy_for_cluster(Relation old_table, Relation new_table, Relation ol
 
 /* ---- CREATE DATABASE ---- */
 
-/* Copy the newest committed version of each row of a block. */
+/*
+ * Copy the newest committed version of a row; NULL if it has none.  Nobody
+ * changes the row, but garbage collection goes on.  Raises 53200.
+ */
+static TsVersion *
+copy_committed(TsRow *row)
+{
+	TsVersion  *v;
+	TsVersion  *copy = NULL;
+
+	ts_epoch_enter();
+	v = ts_row_head(row);
+	while (v != NULL && ts_creator_is_live(ts_version_creator(v)))
+		v = ts_version_prev(v);
+	if (v != NULL && (v->flags & TS_V_DELETED))
+		v = NULL;
+	if (v != NULL)
+		copy = copy_version(NULL, v);
+	ts_epoch_leave();
+	if (v != NULL && copy == NULL)
+		ts_arena_out_of_memory(0);
+	return copy;
+}
+
+/* Copy the committed rows of a block, and which of its TIDs are dead. */
 static void
 copy_committed_block(TsBlock *from, TsBlock *to)
 {
@@ -344,33 +369,27 @@ copy_committed_block(TsBlock *from, TsBlock *to)
 	for (uint32 i = 0; i < TS_ROWS_PER_BLOCK; i++)
 	{
 		TsRowRef	target = {to, i};
-		TsVersion  *v = ts_row_head(&from->rows[i]);
 		TsVersion  *copy;
 
-		while (v != NULL && ts_creator_is_live(ts_version_creator(v)))
-			v = ts_version_prev(v);
-		if (v == NULL || (v->flags & TS_V_DELETED))
+		if ((pg_atomic_read_u64(&from->rows[i]) & ~TS_ROW_BITS) == TS_ROW_FREE)
+			continue;
+		used++;
+		copy = copy_committed(&from->rows[i]);
+		if (copy == NULL)
 		{
 			/* core has copied the index entries that lead here */
-			if ((pg_atomic_read_u64(&from->rows[i]) & ~TS_ROW_BITS) != TS_ROW_FREE)
-			{
-				pg_atomic_write_u64(&to->rows[i], TS_ROW_DEAD);
-				used++;
-			}
+			pg_atomic_write_u64(&to->rows[i], TS_ROW_DEAD);
 			continue;
 		}
-		copy = copy_version(NULL, v);
-		if (copy == NULL)
-			ts_arena_out_of_memory(ts_version_size(v));
 		copy->flags |= TS_V_INSERTED;
 		pg_atomic_write_u64(&to->rows[i], (uint64) (uintptr_t) copy);
 		ts_block_changed(to);
 		ts_table_add_rows(to->table, 1);
 		ts_log_copied_row(target, copy);
-		used++;
 	}
 	pg_atomic_write_u32(&to->nfree, TS_ROWS_PER_BLOCK - used);
 	pg_atomic_write_u32(&to->limit, TS_ROWS_PER_BLOCK);
+	ts_block_changed(to);
 	ts_table_rows_freed(to, 0);
 }
 

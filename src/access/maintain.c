@@ -152,7 +152,7 @@ ts_relation_nontransactional_truncate(Relation rel)
 	/* an image past the record must show it, so it comes last */
 	if (table->persistence == RELPERSISTENCE_PERMANENT)
 	{
-		ts_log_empty(table->rnode);
+		ts_log_empty(table->rnode, table->creator_xid);
 		ts_log_indexed(table);
 	}
 }

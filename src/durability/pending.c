@@ -67,6 +67,7 @@ typedef struct PendingOutput
 {
 	TsImageOutput *out;
 	bool		unlogged;
+	XLogRecPtr	lsn;			/* the image's */
 	bool		begun;			/* a transaction is in it */
 	TsImagePlace place;
 	uint64		start;			/* out->bytes there */
@@ -118,17 +119,18 @@ body_of(const TsVersion *v, uint32 *len)
  * section.
  */
 static TsVersion *
-undecided_version(const TsWrite *write)
+undecided_version(const TsWrite *write, uint64 live_word)
 {
 	TsVersion  *v = ts_row_head(&write->block->rows[write->index]);
 
 	while (v != NULL && v != write->version)
 		v = ts_version_prev(v);
-	return v != NULL && ts_creator_is_live(ts_version_creator(v)) ? v : NULL;
+	/* another's, if its memory has been given away since */
+	return v != NULL && ts_version_creator(v) == live_word ? v : NULL;
 }
 
 static void
-put_write(PendingOutput *p, const TsWrite *write, TransactionId xid)
+put_write(PendingOutput *p, const TsWrite *write, TransactionId xid, uint64 live_word)
 {
 	PendingWrite head = {.xid = xid,.blkno = write->block->blkno,.index = (uint16) write->index};
 	char		small[SMALL_BODY];
@@ -136,7 +138,7 @@ put_write(PendingOutput *p, const TsWrite *write, TransactionId xid)
 	TsVersion  *v;
 
 	ts_epoch_enter();
-	v = undecided_version(write);
+	v = undecided_version(write, live_word);
 	if (v == NULL)
 	{
 		/* committed meanwhile; its owner may not have come to say so */
@@ -199,10 +201,12 @@ put_transaction(PendingOutput *p, TsTxn *txn)
 {
 	int			nchunks = 0;
 	TsLogged  **chunks;
+	uint64		state = pg_atomic_read_u64(&txn->state);
+	uint64		live_word = ts_live_word((uint64) (txn - ts_txns), ts_txn_seq(state));
 
 	for (TsLogged *chunk = txn->logged; chunk != NULL; chunk = chunk->next)
 		nchunks++;
-	if (nchunks == 0 && ts_txn_phase(pg_atomic_read_u64(&txn->state)) != TS_TXN_PREPARED)
+	if (nchunks == 0 && txn->prepared == NULL && ts_txn_phase(state) != TS_TXN_PREPARED)
 		return;
 	chunks = palloc_extended(Max(nchunks, 1) * sizeof(TsLogged *), MCXT_ALLOC_HUGE);
 	nchunks = 0;
@@ -213,9 +217,12 @@ put_transaction(PendingOutput *p, TsTxn *txn)
 	{
 		TsLogged   *chunk = chunks[--nchunks];
 
+		/* redo meets all of it, after what it was written on top of */
+		if (chunk->first_end > p->lsn)
+			continue;
 		for (int i = 0; i < chunk->n; i++)
 			if (chunk->writes[i].version != NULL && is_kept(p, chunk->writes[i].block->table))
-				put_write(p, &chunk->writes[i], chunk->xid);
+				put_write(p, &chunk->writes[i], chunk->xid, live_word);
 	}
 	pfree(chunks);
 }
@@ -227,16 +234,17 @@ put_transaction(PendingOutput *p, TsTxn *txn)
  * to the caller.
  */
 void
-ts_pending_write(TsImageOutput *out, bool unlogged, TsImagePlace *place, uint64 *bytes)
+ts_pending_write(TsImageOutput *out, XLogRecPtr lsn, bool unlogged, TsImagePlace *place,
+				 uint64 *bytes)
 {
-	PendingOutput p = {.out = out,.unlogged = unlogged};
+	PendingOutput p = {.out = out,.unlogged = unlogged,.lsn = lsn};
 
 	for (int i = 0; i < ts_txn_count(); i++)
 	{
 		TsTxn	   *txn = &ts_txns[i];
 
 		/* unlocked look: who has logged before our LSN shows one of these */
-		if (txn->logged == NULL &&
+		if (txn->logged == NULL && txn->prepared == NULL &&
 			ts_txn_phase(pg_atomic_read_u64(&txn->state)) != TS_TXN_PREPARED)
 			continue;
 		LWLockAcquire(&txn->logged_lock, LW_SHARED);

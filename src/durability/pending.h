@@ -10,10 +10,12 @@
 
 #include "postgres.h"
 
+#include "access/xlogdefs.h"
+
 #include "durability/output.h"
 
-extern void ts_pending_write(TsImageOutput *out, bool unlogged, TsImagePlace *place,
-							 uint64 *bytes);
+extern void ts_pending_write(TsImageOutput *out, XLogRecPtr lsn, bool unlogged,
+							 TsImagePlace *place, uint64 *bytes);
 extern void ts_pending_read(TsImagePlace place, uint64 bytes);
 
 #endif							/* TS_PENDING_H */

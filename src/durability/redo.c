@@ -33,6 +33,8 @@
 #include "storage/garbage.h"
 #include "transaction/txn.h"
 
+#define PRESSURE_ROUNDS		1000
+
 /* more than can be committed before the walwriter flushes what is asynchronous */
 #define LOST_COMMITS_MAX	(1 << 20)
 
@@ -178,13 +180,19 @@ get_entry(Cursor *c, Entry *e)
 
 /* ---- rows ---- */
 
+/* Outside epoch sections, so that garbage can be collected to make room. */
 static void *
 alloc_version(Size size)
 {
 	void	   *memory = ts_alloc(size, TS_ALLOC_RESERVE);
 
-	if (memory == NULL && ts_garbage_under_pressure() != TS_PRESSURE_NOTHING)
+	Assert(ts_epoch_depth == 0);
+	for (int i = 0; memory == NULL && i < PRESSURE_ROUNDS &&
+		 ts_garbage_under_pressure() != TS_PRESSURE_NOTHING; i++)
+	{
+		pg_usleep(1000);
 		memory = ts_alloc(size, TS_ALLOC_RESERVE);
+	}
 	if (memory == NULL)
 		ereport(FATAL,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
@@ -193,13 +201,16 @@ alloc_version(Size size)
 	return memory;
 }
 
-/* The newest tuple of a row, whatever its fate, or NULL. */
+/*
+ * The tuple that a patch was made of: the newest one of the row, whatever its
+ * fate, or the newest one that is not its own transaction's (`word`, or 0).
+ */
 static TsVersion *
-newest_tuple(TsRow *row)
+base_of_patch(TsRow *row, uint64 word)
 {
 	TsVersion  *v = ts_row_head(row);
 
-	while (v != NULL && (v->flags & TS_V_DELETED))
+	while (v != NULL && ((v->flags & TS_V_DELETED) || ts_version_creator(v) == word))
 		v = ts_version_prev(v);
 	return v;
 }
@@ -210,9 +221,9 @@ logged_part(TsVersion *v)
 	return (char *) ts_version_tuple(v) + TS_TUPLE_SKIPPED;
 }
 
-/* Make the version that a row's entry describes. */
+/* Make the version that a row's entry describes; `word` as for base_of_patch. */
 static TsVersion *
-make_version(TsRow *row, const Entry *e)
+make_version(TsRow *row, const Entry *e, uint64 word)
 {
 	TsVersion  *v;
 	TsVersion  *base;
@@ -233,11 +244,13 @@ make_version(TsRow *row, const Entry *e)
 	if (e->kind == TS_WAL_PATCH)
 	{
 		/* a base that is missing or of another length belongs to a later state */
-		base = newest_tuple(row);
+		ts_epoch_enter();
+		base = base_of_patch(row, word);
 		if (base != NULL && ts_version_tuple(base)->t_len == ts_version_tuple(v)->t_len)
 			memcpy(logged_part(v), logged_part(base), e->total);
 		else
 			memset(logged_part(v), 0, e->total);
+		ts_epoch_leave();
 	}
 	memcpy(logged_part(v) + e->offset, e->bytes, e->len);
 	return v;
@@ -295,6 +308,9 @@ find_row(TsTable *table, const Entry *e, TsTxn *mine, TsRowRef *ref)
 	{
 		TsTxn	   *owner = ts_undecided_txn_of_word(word);
 
+		/* the transaction that has copied the row has changed the copy */
+		if (e->flags & TS_WAL_HAS_XMIN)
+			return false;
 		if (owner != NULL && owner != mine)
 			settle(owner);
 	}
@@ -330,18 +346,20 @@ static void
 redo_row(TsTable *table, const Entry *e, TsTxn *txn, TransactionId xid)
 {
 	TsRowRef	ref;
-	TsVersion  *version = NULL;
+	TsVersion  *version;
+	bool		done;
+	uint64		word = txn != NULL && !(e->flags & TS_WAL_BASE_MINE) ? ts_undecided_word(txn) : 0;
 
 	if (!find_row(table, e, txn, &ref))
 		return;
 	ts_epoch_enter();
 	/* nothing to delete: the image is of a later time */
-	if (!(e->kind == TS_WAL_DELETE && ts_row_head(ts_ref_row(ref)) == NULL) &&
-		!continue_version(ref, e))
-		version = make_version(ts_ref_row(ref), e);
+	done = (e->kind == TS_WAL_DELETE && ts_row_head(ts_ref_row(ref)) == NULL) ||
+		continue_version(ref, e);
 	ts_epoch_leave();
-	if (version == NULL)
+	if (done)
 		return;
+	version = make_version(ts_ref_row(ref), e, word);
 	if (txn == NULL)
 		gather(ref, version);
 	else
@@ -426,22 +444,16 @@ redo_table(uint8 info, Cursor *c)
 {
 	TsWalTable	record;
 	TsTable    *table;
-	TransactionId creator_xid;
 
 	memcpy(&record, get_bytes(c, sizeof(record)), sizeof(record));
 	table = ts_table_find(record.rnode, InvalidBackendId);
 	switch (info)
 	{
 		case TS_WAL_CREATE:
+		case TS_WAL_EMPTY:
+			/* the image may lack it, if it was emptied while that was written */
 			drop_files(1, &record.rnode);
 			(void) make_table(record.rnode, record.argument);
-			break;
-		case TS_WAL_EMPTY:
-			if (table == NULL)
-				break;
-			creator_xid = table->creator_xid;
-			drop_files(1, &record.rnode);
-			(void) make_table(record.rnode, creator_xid);
 			break;
 		case TS_WAL_EXTEND:
 			if (table != NULL && !ts_table_ensure_blocks(table, record.argument))

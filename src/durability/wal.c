@@ -51,6 +51,7 @@ typedef struct Rows
 static Rows pure;
 static Rows mixed;
 static Rows copied;
+static uint64 copied_by = 0;	/* live word of the transaction that copies */
 
 static void
 buffer_reserve(Bytes *b, Size more)
@@ -242,10 +243,12 @@ ts_log_insert_pure(uint32 xmin)
 
 /* ---- mixed transactions ---- */
 
+/* Insert what has gathered; *first is set to the end of the first record of several. */
 static void
-insert_mixed(TransactionId xid, TransactionId top_xid)
+insert_mixed(TransactionId xid, TransactionId top_xid, XLogRecPtr *first)
 {
 	TsWalMixed	header = {xid, top_xid, mixed.database};
+	XLogRecPtr	end;
 
 	if (mixed.buffer.used == 0)
 		return;
@@ -253,7 +256,9 @@ insert_mixed(TransactionId xid, TransactionId top_xid)
 	XLogRegisterData((char *) &header, sizeof(header));
 	XLogRegisterData(mixed.buffer.data, mixed.buffer.used);
 	XLogSetRecordFlags(XLOG_INCLUDE_ORIGIN);
-	(void) XLogInsert(TS_RMGR_ID, TS_WAL_MIXED);
+	end = XLogInsert(TS_RMGR_ID, TS_WAL_MIXED);
+	if (XLogRecPtrIsInvalid(*first))
+		*first = end;
 	rows_reset(&mixed);
 }
 
@@ -268,21 +273,30 @@ put_fragment(Rows *rows, TsRowRef ref, TsVersion *v, uint8 flags, Size offset, S
 	put_bytes(&rows->buffer, logged_tuple(v) + offset, len);
 }
 
-void
+XLogRecPtr
 ts_log_mixed(const TsWrite *set, int64 n, TransactionId xid, TransactionId top_xid)
 {
+	XLogRecPtr	first = InvalidXLogRecPtr;
+
+	/* rows that these may lie on top of */
+	if (copied_by == ts_my_live_word)
+		ts_log_copied_flush();
 	rows_reset(&mixed);
 	for (int64 i = 0; i < n; i++)
 	{
 		TsRowRef	ref = {set[i].block, set[i].index};
 		TsVersion  *v = set[i].version;
+		TsVersion  *base;
 		uint8		flags;
 
 		if (v == NULL || !is_logged_table(ref.block))
 			continue;
 		flags = (v->flags & TS_V_INSERTED) ? TS_WAL_INSERTED : 0;
+		base = ts_version_prev(v);
+		if (base != NULL && ts_is_mine(ts_version_creator(base)))
+			flags |= TS_WAL_BASE_MINE;
 		if ((v->flags & TS_V_DELETED) || logged_length(v) <= TS_WAL_FRAGMENT_BYTES)
-			put_version(&mixed, ref, v, ts_version_prev(v), flags);
+			put_version(&mixed, ref, v, base, flags);
 		else
 		{
 			Size		total = logged_length(v);
@@ -290,13 +304,14 @@ ts_log_mixed(const TsWrite *set, int64 n, TransactionId xid, TransactionId top_x
 			for (Size at = 0; at < total; at += TS_WAL_FRAGMENT_BYTES)
 			{
 				put_fragment(&mixed, ref, v, flags, at, Min(TS_WAL_FRAGMENT_BYTES, total - at));
-				insert_mixed(xid, top_xid);
+				insert_mixed(xid, top_xid, &first);
 			}
 		}
 		if (mixed.buffer.used > TS_WAL_RECORD_BYTES)
-			insert_mixed(xid, top_xid);
+			insert_mixed(xid, top_xid, &first);
 	}
-	insert_mixed(xid, top_xid);
+	insert_mixed(xid, top_xid, &first);
+	return first;
 }
 
 /* ---- rows copied into a new table ---- */
@@ -305,6 +320,7 @@ void
 ts_log_copied_begin(void)
 {
 	rows_reset(&copied);
+	copied_by = ts_my_live_word;
 }
 
 void
@@ -369,10 +385,10 @@ ts_log_create(RelFileNode rnode, TransactionId creator_xid)
 }
 
 void
-ts_log_empty(RelFileNode rnode)
+ts_log_empty(RelFileNode rnode, TransactionId creator_xid)
 {
 	ts_log_check_writable();
-	log_table(rnode, 0, TS_WAL_EMPTY);
+	log_table(rnode, creator_xid, TS_WAL_EMPTY);
 }
 
 void

@@ -59,7 +59,8 @@ typedef struct TsWalMixed
 #define TS_WAL_PATCH		2		/* length of the tuple, offset, length, bytes */
 #define TS_WAL_FRAGMENT		3		/* length of the tuple, offset, length, bytes */
 #define TS_WAL_INSERTED		0x10	/* first version of its row */
-#define TS_WAL_HAS_XMIN		0x20	/* 4 bytes: xmin to be shown (copied rows) */
+#define TS_WAL_HAS_XMIN		0x20	/* copied rows: 4 bytes, xmin to be shown */
+#define TS_WAL_BASE_MINE	0x40	/* the version below is the same transaction's */
 
 /*
  * What of a tuple is logged and imaged: from here on.  Lengths and offsets

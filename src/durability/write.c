@@ -601,7 +601,8 @@ write_image(Image *image)
 	choose_compaction(image);
 	ts_manifest_begin(&image->manifest);
 	header = ts_manifest_header(&image->manifest);
-	ts_pending_write(&image->out, image->final, &header->pending, &header->pending_bytes);
+	ts_pending_write(&image->out, image->lsn, image->final, &header->pending,
+					 &header->pending_bytes);
 	ts_stop_point(TS_STOP_IMAGE_SCAN);
 	for (int t = 0; t < image->ntables; t++)
 		image_table(image, &image->tables[t]);

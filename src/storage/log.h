@@ -25,7 +25,7 @@
 extern void ts_log_create(RelFileNode rnode, TransactionId creator_xid);
 
 /* A table made in this very (sub)transaction is emptied in place. */
-extern void ts_log_empty(RelFileNode rnode);
+extern void ts_log_empty(RelFileNode rnode, TransactionId creator_xid);
 
 /*
  * TIDs of blocks below `nblocks` may be used from now on: entries for them in

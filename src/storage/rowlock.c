@@ -20,6 +20,8 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
+
 #include "common/hashfn.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -216,7 +218,7 @@ void *
 ts_rowlock_alloc(Size *size)
 {
 	*size = sizeof(RowLock);
-	return ts_alloc_or_error(*size, TS_ALLOC_NORMAL);
+	return ts_alloc_or_error(*size, RecoveryInProgress() ? TS_ALLOC_RESERVE : TS_ALLOC_NORMAL);
 }
 
 static void

@@ -157,7 +157,6 @@ table_reset(TsTable *table)
 	pg_atomic_write_u32(&table->load_next, TS_FIRST_BLOCK);
 	pg_atomic_write_u32(&table->load_wanted, 0);
 	table->damaged_file = 0;
-	table->creator_xid = InvalidTransactionId;
 	table->changes_lost = false;
 	table->bury_free = false;
 	table->logged_blocks = TS_FIRST_BLOCK;
@@ -182,7 +181,7 @@ table_struct_get(void)
 	LWLockRelease(directory_lock);
 	if (table == NULL)
 	{
-		table = ts_alloc_or_error(sizeof(TsTable), TS_ALLOC_NORMAL);
+		table = ts_alloc_or_error(sizeof(TsTable), TS_ALLOC_RESERVE);
 		memset(table, 0, sizeof(TsTable));
 		pg_atomic_init_u64(&table->generation, 0);
 		LWLockInitialize(&table->lock, directory->tranche);
@@ -205,6 +204,7 @@ ts_table_create(RelFileNode rnode, BackendId backend, char persistence)
 	table->rnode = rnode;
 	table->backend = backend;
 	table->persistence = persistence;
+	table->creator_xid = InvalidTransactionId;
 	pg_atomic_write_u32(&table->indexed, 0);
 	table_reset(table);
 	LWLockAcquire(directory_lock, LW_EXCLUSIVE);

@@ -98,13 +98,20 @@ ts_drop_tables(bool commit)
 		pfree(nodes);
 }
 
+/* Does a commit with an xid wait for synchronous standbys? */
+bool
+ts_waits_for_standbys(void)
+{
+	return SyncRepRequested() && SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
+}
+
 /* Reasons for a transaction without an xid to get one. */
 static bool
 must_be_mixed(void)
 {
 	return ts_local.unlogged_bytes > TS_LOG_CHUNK_BYTES ||
 		(MyXactFlags & XACT_FLAGS_ACCESSEDTEMPNAMESPACE) ||	/* on-commit actions run after us */
-		(SyncRepRequested() && SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0') ||
+		ts_waits_for_standbys() ||
 		replorigin_session_origin != InvalidRepOriginId ||
 		XLogLogicalInfoActive() ||
 		ts_marker_due();
@@ -173,6 +180,8 @@ commit_mixed(TransactionId xid)
 	outcome.aux = (uint16) Min(outcome.csn - count_at_pre_commit - 1, TS_AUX_FAR);
 	ts_my_txn_process->counters.commits_mixed++;
 	become_committed(&outcome);
+	/* before tables are dropped: an image may be following the list to their blocks */
+	release_descriptor();
 }
 
 /*
@@ -251,6 +260,21 @@ commit(void)
 		commit_pure();
 }
 
+/* PREPARE has failed. */
+static void
+forget_prepared(void)
+{
+	TsPrepared *prepared = ts_local.prepared;
+
+	if (prepared == NULL)
+		return;
+	LWLockAcquire(&ts_local.txn->logged_lock, LW_EXCLUSIVE);
+	ts_local.txn->prepared = NULL;
+	LWLockRelease(&ts_local.txn->logged_lock);
+	ts_free(prepared, prepared->size);
+	ts_local.prepared = NULL;
+}
+
 static void
 abort_transaction(void)
 {
@@ -263,9 +287,7 @@ abort_transaction(void)
 		ts_release_row_locks_to(0);
 		ts_undo_to(0);
 	}
-	if (ts_local.prepared != NULL)
-		ts_free(ts_local.prepared, ts_local.prepared->size);
-	ts_local.prepared = NULL;
+	forget_prepared();
 }
 
 /*
@@ -312,6 +334,10 @@ pre_prepare(void)
 	if (ts_local.nwrites > ts_local.nlogged)
 		ts_arena_out_of_memory(0);
 	ts_local.prepared = build_prepared();
+	/* before its record: an image past that must show it */
+	LWLockAcquire(&ts_local.txn->logged_lock, LW_EXCLUSIVE);
+	ts_local.txn->prepared = ts_local.prepared;
+	LWLockRelease(&ts_local.txn->logged_lock);
 	ts_log_prepare(GetTopTransactionId(), ts_local.prepared);
 	count_at_pre_commit = ts_current_count();
 }
@@ -322,7 +348,6 @@ post_prepare(void)
 {
 	if (ts_my_live_word == 0)
 		return;
-	ts_local.txn->prepared = ts_local.prepared;
 	pg_atomic_write_u64(&ts_local.txn->floor, count_at_pre_commit);
 	ts_set_phase(ts_local.txn, TS_TXN_PREPARED);
 	ts_local.txn = NULL;

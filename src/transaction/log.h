@@ -38,9 +38,10 @@ extern XLogRecPtr ts_log_insert_pure(uint32 xmin);
 
 /*
  * Log writes of a (sub)transaction that has an xid, in records of bounded size.
- * To be called with txn->logging set.  Raises errors (memory).
+ * To be called with txn->logging set.  Returns the end of the first record,
+ * invalid if there was nothing to be logged.  Raises errors (memory).
  */
-extern void ts_log_mixed(const TsWrite *set, int64 n, TransactionId xid, TransactionId top_xid);
+extern XLogRecPtr ts_log_mixed(const TsWrite *set, int64 n, TransactionId xid, TransactionId top_xid);
 
 /* Log the row locks of a transaction that is about to be prepared. */
 extern void ts_log_prepare(TransactionId xid, const TsPrepared *prepared);

@@ -28,6 +28,7 @@
 #include "transaction/txn.h"
 
 static LWLock *finish_lock;
+static bool finishing = false;	/* this process holds it */
 
 void
 ts_prepared_startup(void)
@@ -95,6 +96,31 @@ ts_prepared_restore(TsTxn *txn, TsPrepared *prepared)
 }
 
 /*
+ * The image may have found a subtransaction whose rollback was logged before its
+ * redo pointer, and not carried out: clog does not know it as committed.  What
+ * lies below a later version may stay, nobody sees it.
+ */
+static void
+undo_subs_not_committed(TsTxn *txn, TransactionId top)
+{
+	for (TsLogged *chunk = txn->logged; chunk != NULL; chunk = chunk->next)
+	{
+		if (chunk->xid == top || TransactionIdDidCommit(chunk->xid))
+			continue;
+		for (int i = chunk->n - 1; i >= 0; i--)
+		{
+			TsWrite    *write = &chunk->writes[i];
+
+			if (write->version == NULL ||
+				ts_row_head(&write->block->rows[write->index]) != write->version)
+				continue;
+			ts_write_undo(write);
+			write->version = NULL;
+		}
+	}
+}
+
+/*
  * Stamp the writes, the oldest first: once a row's newer version is stamped, an
  * older one that is not yet might be taken for garbage, freed, and then stamped.
  * An image, which must not see the list turned round, waits meanwhile.
@@ -108,6 +134,7 @@ commit_writes(TsTxn *txn)
 	outcome.xid = pg_atomic_read_u32(&txn->xid);
 	outcome.csn = ts_current_count();
 	LWLockAcquire(&txn->logged_lock, LW_EXCLUSIVE);
+	undo_subs_not_committed(txn, outcome.xid);
 	while (txn->logged != NULL)
 	{
 		TsLogged   *chunk = txn->logged;
@@ -194,6 +221,7 @@ ts_undecided_end(TsTxn *txn, uint64 seq, bool committed)
 {
 	uint64		state;
 
+	finishing = true;
 	LWLockAcquire(finish_lock, LW_EXCLUSIVE);
 	state = pg_atomic_read_u64(&txn->state);
 	if (ts_txn_seq(state) == seq && ts_txn_phase(state) == TS_TXN_PREPARED)
@@ -203,12 +231,15 @@ ts_undecided_end(TsTxn *txn, uint64 seq, bool committed)
 		ts_txn_free_descriptor(txn);
 	}
 	LWLockRelease(finish_lock);
+	finishing = false;
 }
 
 /* After COMMIT PREPARED or ROLLBACK PREPARED: finish what has ended. */
 void
 ts_prepared_finish_all(void)
 {
+	if (finishing)
+		return;					/* called to make room for what we are at */
 	if (RecoveryInProgress())
 		return;					/* their ends may still be replayed */
 	ts_txn_attach();

@@ -79,6 +79,7 @@ extern void ts_log_writes(bool all);
 extern void ts_forget_writes(TsTable *table);
 
 /* commit.c */
+extern bool ts_waits_for_standbys(void);
 extern void ts_xact_callback(XactEvent event, void *arg);
 extern void ts_drop_tables(bool commit);
 

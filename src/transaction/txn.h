@@ -10,6 +10,7 @@
 
 #include "postgres.h"
 
+#include "access/xlogdefs.h"
 #include "nodes/lockoptions.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
@@ -52,6 +53,12 @@ typedef struct TsLogged
 	Size		size;			/* of this chunk, for ts_free */
 	TransactionId xid;			/* of the (sub)transaction that wrote */
 	int			n;
+
+	/*
+	 * End of the first of its records (0: none): an image whose LSN lies before
+	 * has nothing of it, as redo will meet all of it.
+	 */
+	XLogRecPtr	first_end;
 	TsWrite		writes[FLEXIBLE_ARRAY_MEMBER];
 } TsLogged;
 
@@ -259,6 +266,7 @@ extern void ts_prepared_startup(void);
  */
 extern TsTxn *ts_undecided_txn(TransactionId xid, bool make);
 extern TsTxn *ts_undecided_txn_of_word(uint64 live_word);
+extern uint64 ts_undecided_word(TsTxn *txn);
 extern void ts_undecided_write(TsTxn *txn, TransactionId xid, TsRowRef ref, TsVersion *version);
 extern void ts_undecided_abort_sub(TransactionId xid, int nchildren, const TransactionId *children);
 extern void ts_undecided_forget_table(TsTable *table);

@@ -84,8 +84,9 @@ push_version(TsRowRef ref, TsVersion *version, uint64 creator)
 										   (word & TS_ROW_BITS)));
 }
 
-static uint64
-word_of(TsTxn *txn)
+/* The live creator word of its versions. */
+uint64
+ts_undecided_word(TsTxn *txn)
 {
 	return ts_live_word((uint64) (txn - ts_txns), ts_txn_seq(pg_atomic_read_u64(&txn->state)));
 }
@@ -111,6 +112,7 @@ chunk_with_room(TsTxn *txn, TransactionId xid)
 	chunk->size = size;
 	chunk->xid = xid;
 	chunk->n = 0;
+	chunk->first_end = InvalidXLogRecPtr;
 	LWLockAcquire(&txn->logged_lock, LW_EXCLUSIVE);
 	chunk->next = txn->logged;
 	txn->logged = chunk;
@@ -130,7 +132,7 @@ ts_undecided_write(TsTxn *txn, TransactionId xid, TsRowRef ref, TsVersion *versi
 
 	version->cid = FirstCommandId;
 	version->aux = 0;
-	push_version(ref, version, word_of(txn));
+	push_version(ref, version, ts_undecided_word(txn));
 	LWLockAcquire(&txn->logged_lock, LW_EXCLUSIVE);
 	chunk->writes[chunk->n++] = (TsWrite) {ref.block, ref.index, false, version};
 	LWLockRelease(&txn->logged_lock);
@@ -218,7 +220,7 @@ ts_recovered_commit(const TsRowRef *refs, TsVersion **versions, int n, uint32 xm
 	for (int i = 0; i < n; i++)
 	{
 		versions[i]->aux = 0;
-		push_version(refs[i], versions[i], word_of(pure_txn));
+		push_version(refs[i], versions[i], ts_undecided_word(pure_txn));
 	}
 	pg_write_barrier();
 	pg_atomic_write_u64(&pure_txn->state, seq | TS_TXN_PREPARING);

@@ -176,6 +176,8 @@ ts_newest_settled(TsVersion *head)
 
 	while (v != NULL && ts_version_status(v) == TS_CREATOR_RUNNING)
 		v = ts_version_prev(v);
+	if (v != NULL && ts_creator_is_csn(ts_version_creator(v)))
+		ts_durable_note_read(v, ts_version_creator(v));
 	return v;
 }
 

@@ -257,6 +257,7 @@ make_chunk(int64 from, int64 n, TransactionId xid)
 	chunk->size = size;
 	chunk->xid = xid;
 	chunk->n = (int) n;
+	chunk->first_end = InvalidXLogRecPtr;
 	memcpy(chunk->writes, &ts_local.writes[from], n * sizeof(TsWrite));
 	return chunk;
 }
@@ -271,21 +272,26 @@ log_range(int64 from, int64 to, TransactionId xid, bool at_end)
 {
 	TsTxn	   *txn = ts_local.txn;
 	TsLogged   *chunk = NULL;
+	XLogRecPtr	first_end;
 
 	if (!ts_local.no_memory_for_list)
 		chunk = make_chunk(from, to - from, xid);
 	ts_local.no_memory_for_list = chunk == NULL;
 	if (chunk == NULL && !at_end)
 		return;
+	/* that wait may be long, and no checkpoint may be held up by it */
+	if (chunk == NULL && ts_waits_for_standbys())
+		ts_arena_out_of_memory((to - from) * sizeof(TsWrite));
 	ts_local.new_chunk = chunk;
 
 	/* full barrier: an image that finds our record in the WAL waits for us */
 	pg_atomic_write_u32(&txn->logging, 1);
 	pg_memory_barrier();
-	ts_log_mixed(&ts_local.writes[from], to - from, xid, GetTopTransactionId());
+	first_end = ts_log_mixed(&ts_local.writes[from], to - from, xid, GetTopTransactionId());
 	ts_stop_point(TS_STOP_LOGGED);
 	if (chunk == NULL)
 		return;
+	chunk->first_end = first_end;
 	LWLockAcquire(&txn->logged_lock, LW_EXCLUSIVE);
 	chunk->next = txn->logged;
 	txn->logged = chunk;
