@@ -207,21 +207,48 @@ my %cases = (
 		system_or_bail('rm', '-rf', $dir);
 		system_or_bail('cp', '-a', $other->data_dir . '/pg_tsengine', $dir);
 	});
-for my $name (sort keys %cases)
+# Where there is something to replay the server does not start, as what it skipped would be lost; after an
+# orderly stop it does, and what does not need the image works.
+for my $end ('crash', 'stop')
 {
-	restore();
-	is(scalar(my @files = (files('manifest'), files('image'))) > 2, 1, "$name: there are files");
-	$cases{$name}->();
-	look($name, $name =~ /directory|missing/ ? qr/pg_tsengine/ : qr/manifest\.\w+/, @tables);
-
-	# the way out that the hint names; without the directory the tables are already lost one by one
-	if ($name !~ /directory/)
+	if ($end eq 'stop')
 	{
-		$node->stop;
-		rename $dir, "$dir.away" or die "$dir: $!";
+		restore();
 		$node->start;
+		$node->safe_psql('postgres', 'CHECKPOINT');
+		$node->stop;
+		system_or_bail('rm', '-rf', $saved);
+		system_or_bail('cp', '-a', $node->data_dir, $saved);
 	}
-	start_again($name, @tables);
+	for my $case (sort keys %cases)
+	{
+		my $name = "$case, $end";
+		my $pattern = $case =~ /directory|missing/ ? qr/pg_tsengine/ : qr/manifest\.\w+/;
+		my $fatal = $end eq 'crash' && $case !~ /directory/;
+
+		restore();
+		is(scalar(my @files = (files('manifest'), files('image'))) > 2, 1, "$name: there are files");
+		$cases{$case}->();
+		if ($fatal)
+		{
+			my $offset = -s $node->logfile // 0;
+			ok(!$node->start(fail_ok => 1), "$name: the server does not start");
+			like(slurp_file($node->logfile, $offset), qr/FATAL: .*$pattern/, "$name: it names the file");
+		}
+		else
+		{
+			look($name, $pattern, @tables);
+		}
+
+		# the way out that the hint names; without the directory the tables are already lost one by one
+		if ($case !~ /directory/)
+		{
+			$node->stop if !$fatal;
+			rename $dir, "$dir.away" or die "$dir: $!";
+			$node->start;
+		}
+		start_again($name, @tables);
+	}
 }
 
 $node->stop;

@@ -3,6 +3,7 @@
 
 use strict;
 use warnings FATAL => 'all';
+use PostgreSQL::Test::Utils;
 use lib 't';
 use TsEngine;
 use Test::More;
@@ -39,5 +40,15 @@ for my $round (1 .. 2)
 	is($node->safe_psql('postgres', 'SELECT * FROM big'), 7, 'a table truncated and filled again');
 	$node->safe_psql('postgres', 'CHECKPOINT');
 }
+
+# An idle checkpoint: core writes nothing between its redo pointer and its record here. But a crash must find
+# something to replay, or the image would not be brought up to the checkpoint at the end of recovery.
+$node->safe_psql('postgres', 'CHECKPOINT');
+my $offset = -s $node->logfile;
+crash_and_start($node);
+my $log = slurp_file($node->logfile, $offset);
+like($log, qr/redo starts at/, 'there is something to replay after an idle checkpoint');
+unlike($log, qr/redo is not required/, 'so redo is not skipped');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), 5000, 'rows after that');
 $node->stop;
 done_testing();

@@ -9,6 +9,11 @@
  * the redo pointer is the one of the newest image; both under ProcArrayLock, so
  * no checkpoint slips through in between.
  *
+ * Before it first allows changes, nothing is held back: the image on disk is the
+ * last word.  At the end of a recovery that has replayed anything, redo wrote it;
+ * if there was nothing to be replayed, nothing has been changed since the server
+ * was stopped, as there is a record of ours behind every redo pointer since then.
+ *
  * If the guard went away while the server runs, checkpoints would complete
  * without an image, and rows would be lost.  So every failure is a PANIC, and
  * the exits below are the only ones.
@@ -42,6 +47,7 @@
 #include "utils/pidfile.h"
 #include "utils/timestamp.h"
 
+#include "memory/epoch.h"
 #include "memory/process.h"
 #include "transaction/durable.h"
 #include "transaction/txn.h"
@@ -60,9 +66,9 @@ static volatile sig_atomic_t asked_to_stop = false;
 
 static MemoryContext work_context;	/* reset after each image */
 static XLogRecPtr imaged = InvalidXLogRecPtr;	/* redo pointer of the newest image */
-static XLogRecPtr recovery_start = InvalidXLogRecPtr;
+static bool begun = false;		/* an image may be on disk that is not final */
 
-/* trouble with the image */
+/* trouble with the file system */
 static TimestampTz retry_at = 0;
 static int	retry_ms = 0;
 static TimestampTz reported_at = 0;
@@ -115,12 +121,41 @@ release_checkpoint(void)
 	LWLockRelease(ProcArrayLock);
 }
 
+/* What the guard does with files.  Raises errors of the file system. */
+typedef void (*Work) (XLogRecPtr redo);
+
+static void
+write_image(XLogRecPtr redo)
+{
+	ts_image_write(redo, false);
+}
+
+static void
+write_final_image(XLogRecPtr redo)
+{
+	ts_image_write(redo, true);
+}
+
+/* The last image before changes are allowed. */
+static void
+write_first_image(XLogRecPtr redo)
+{
+	ts_image_write(redo, false);
+	ts_service_write((uint32) ts_image_shared->generation);
+}
+
+static void
+end_recovery(XLogRecPtr redo)
+{
+	(void) ts_load_recovery_over();
+}
+
 /*
- * An image could not be written.  A message for each new kind of trouble, and
- * now and then; the checkpoint waits.
+ * Something could not be done.  A message for each new kind of trouble, and now
+ * and then; the checkpoint waits.
  */
 static void
-note_trouble(const ErrorData *error)
+note_trouble(const ErrorData *error, Work work)
 {
 	TimestampTz now = GetCurrentTimestamp();
 
@@ -133,25 +168,24 @@ note_trouble(const ErrorData *error)
 	reported_at = now;
 	ereport(WARNING,
 			(errcode(error->sqlerrcode),
+			 work == end_recovery ?
+			 errmsg("could not look for the files of tsengine tables: %s", error->message) :
 			 errmsg("could not write tsengine's checkpoint image: %s", error->message),
+			 work == end_recovery ?
+			 errdetail("tsengine tables cannot be used until that succeeds; it is tried again.") :
 			 errdetail("Checkpoints wait until that succeeds; it is tried again."),
 			 error->hint ? errhint("%s", error->hint) : 0));
 }
 
-/*
- * Write an image; false if that failed, which is noted.  `begins`: it is the last
- * one before writes are allowed.
- */
+/* Do it; false if that failed, which is noted. */
 static bool
-try_image(XLogRecPtr redo, bool final, bool begins)
+try_work(Work work, XLogRecPtr redo)
 {
 	volatile bool ok = false;
 
 	PG_TRY();
 	{
-		ts_image_write(redo, final);
-		if (begins)
-			ts_service_write((uint32) ts_image_shared->generation);
+		work(redo);
 		ok = true;
 	}
 	PG_CATCH();
@@ -161,7 +195,10 @@ try_image(XLogRecPtr redo, bool final, bool begins)
 		MemoryContextSwitchTo(work_context);
 		error = CopyErrorData();
 		FlushErrorState();
-		note_trouble(error);
+		LWLockReleaseAll();
+		ts_epoch_reset();
+		AtEOXact_Files(false);
+		note_trouble(error, work);
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(work_context);
@@ -176,9 +213,10 @@ try_image(XLogRecPtr redo, bool final, bool begins)
 }
 
 /*
- * A start without anything to replay leaves redo with nothing of ours to do,
- * and the checkpoint at its end would outdate the image.  With a record behind
- * the redo pointer, recovery runs, and writes an image as its last act.
+ * A start without anything to replay leaves redo with nothing of ours to do, and
+ * the checkpoint at its end would outdate an image that is not final.  With a
+ * record behind the redo pointer, recovery runs, and writes an image as its last
+ * act.
  */
 static void
 log_something(void)
@@ -191,6 +229,17 @@ log_something(void)
 	XLogFlush(XLogInsert(RM_XLOG_ID, XLOG_NOOP));
 }
 
+/* Make an image durable for a redo pointer: checkpoints of it may complete then. */
+static bool
+try_image(Work work, XLogRecPtr redo)
+{
+	log_something();
+	if (!try_work(work, redo))
+		return false;
+	imaged = redo;
+	return true;
+}
+
 /*
  * The first steps after a start: read the manifest, wait for the end of
  * recovery, and write a manifest that no later start mistakes for the last word
@@ -200,56 +249,22 @@ static void
 begin_service(void)
 {
 	static bool workers_started = false;
-	static bool logged = false;
-	XLogRecPtr	redo;
 
 	if (!ts_image_ensure_loaded())
-	{
-		if (ts_image_state() == TS_IMAGE_BROKEN)
-			imaged = GetRedoRecPtr();	/* nobody writes: nothing to be held back */
 		return;
-	}
-	if (XLogRecPtrIsInvalid(recovery_start))
-	{
-		recovery_start = ts_image_shared->control_redo;
-		imaged = GetRedoRecPtr();
-		/* moved on already: that checkpoint needs an image */
-		if (imaged != recovery_start)
-			imaged = InvalidXLogRecPtr;
-	}
 	if (!workers_started && (workers_started = true) &&
 		ts_load_start_workers() == 0 && ts_load_workers > 0)
 		ereport(LOG,
 				(errmsg("no background worker could be registered to load tsengine tables"),
 				 errhint("Consider increasing \"max_worker_processes\".")));
-	if (GetRecoveryState() != RECOVERY_STATE_DONE || !ts_load_recovery_over())
+	if (GetRecoveryState() != RECOVERY_STATE_DONE ||
+		!try_work(end_recovery, InvalidXLogRecPtr))
 		return;
-	if (!logged)
-		log_something();
-	logged = true;
-	redo = GetRedoRecPtr();
-	if (!try_image(redo, false, true))
+	begun = true;
+	if (!try_image(write_first_image, GetRedoRecPtr()))
 		return;
-	imaged = redo;
 	pg_memory_barrier();
 	pg_atomic_write_u32(&ts_image_shared->guard_ready, 1);
-}
-
-/*
- * Does the redo pointer call for an image now?  In crash recovery it moves with
- * the checkpoint at its end, when all has been replayed.
- */
-static bool
-image_is_due(XLogRecPtr redo)
-{
-	RecoveryState state = GetRecoveryState();
-
-	if (XLogRecPtrIsInvalid(redo) || redo == imaged || XLogRecPtrIsInvalid(recovery_start) ||
-		ts_image_state() != TS_IMAGE_USABLE)
-		return false;
-	if (state == RECOVERY_STATE_DONE)
-		return ts_guard_writable() || asked_to_stop;
-	return state == RECOVERY_STATE_CRASH && redo != recovery_start;
 }
 
 static void
@@ -257,16 +272,14 @@ serve(void)
 {
 	XLogRecPtr	redo = GetRedoRecPtr();
 
+	if (!begun)
+		imaged = redo;
 	if (retry_at == 0 || GetCurrentTimestamp() >= retry_at)
 	{
-		/* in recovery nobody writes, and so nothing can come after the image */
-		if (image_is_due(redo))
-		{
-			if (try_image(redo, RecoveryInProgress(), false))
-				imaged = redo;
-		}
-		else if (!ts_guard_writable() && !asked_to_stop)
+		if (!ts_guard_writable() && !asked_to_stop)
 			begin_service();
+		else if (begun && redo != imaged)
+			(void) try_image(write_image, redo);
 	}
 	release_checkpoint();
 }
@@ -299,7 +312,22 @@ is_walsender(pid_t pid)
 	return false;
 }
 
-/* Has everyone gone who could write?  Walsenders stay until we have. */
+/* Whose transaction is it?  0 if nobody's, or no longer. */
+static pid_t
+writer_of(int number, uint64 state)
+{
+	uint64		word = ts_live_word((uint64) number, ts_txn_seq(state));
+
+	for (int i = 0; i < ts_num_processes; i++)
+		if (pg_atomic_read_u64(&ts_txn_processes[i].live_word) == word)
+			return ProcGlobal->allProcs[i].pid;
+	return 0;
+}
+
+/*
+ * Has everyone gone who could write?  Walsenders stay until we have: one that
+ * has a transaction open is told to go, as all other sessions have been.
+ */
 static bool
 others_have_gone(void)
 {
@@ -312,10 +340,16 @@ others_have_gone(void)
 	}
 	for (int i = 0; i < ts_txn_count(); i++)
 	{
-		TsTxnState	phase = ts_txn_phase(pg_atomic_read_u64(&ts_txns[i].state));
+		uint64		state = pg_atomic_read_u64(&ts_txns[i].state);
+		TsTxnState	phase = ts_txn_phase(state);
+		pid_t		writer;
 
-		if (phase != TS_TXN_FREE && phase != TS_TXN_PREPARED)
-			return false;
+		if (phase == TS_TXN_FREE || phase == TS_TXN_PREPARED)
+			continue;
+		writer = writer_of(i, state);
+		if (writer != 0 && is_walsender(writer))
+			kill(writer, SIGTERM);
+		return false;
 	}
 	return true;
 }
@@ -329,7 +363,7 @@ write_last_image(void)
 {
 	TimestampTz begin = GetCurrentTimestamp();
 
-	while (!try_image(ts_wal_inserted(), true, false))
+	while (!try_work(write_final_image, ts_wal_inserted()))
 	{
 		if (TimestampDifferenceExceeds(begin, GetCurrentTimestamp(), FINAL_RETRY_MS))
 		{
@@ -376,7 +410,7 @@ may_leave(bool postmaster_gone)
 	(void) pg_atomic_exchange_u32(&ts_image_shared->guard_ready, 0);
 	if (!others_have_gone())
 		return false;
-	if (GetRecoveryState() == RECOVERY_STATE_DONE && ts_load_recovery_over())
+	if (begun)
 		write_last_image();
 	return true;
 }

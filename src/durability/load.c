@@ -3,8 +3,9 @@
  * load.c
  *	  From the manifest to tables that are ready.
  *
- * The manifest is read once a server start, by whoever comes first: redo, the
- * guard, a backend.  It gives tables and blocks; rows follow table by table.
+ * The manifest is read once a server start: by redo if there is anything to be
+ * replayed, else by whoever comes first after recovery, the guard or a backend.
+ * It gives tables and blocks; rows follow table by table.
  * When all rows of a table are in memory and recovery is over, the table is
  * settled (its free slots are counted and offered) and ready.
  *
@@ -45,9 +46,28 @@ set_state(TsImageState state)
 	pg_atomic_write_u32(&ts_image_shared->state, state);
 }
 
+/* Is it us who replays the WAL?  In single-user mode there is nobody else. */
+static bool
+replaying(void)
+{
+	return RecoveryInProgress() && (AmStartupProcess() || !IsUnderPostmaster);
+}
+
+/*
+ * There is no image to go on from: tsengine tables cannot be used until the next
+ * start.  But what replay skips, no later start finds again: so there the server
+ * ends.
+ */
 static void
 set_broken(const char *file, const char *reason)
 {
+	if (replaying())
+		ereport(FATAL,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("tsengine's checkpoint image is not usable: file \"%s\": %s", file, reason),
+				 errdetail("Changes of tsengine tables in the WAL cannot be replayed without it."),
+				 errhint("Restore directory \"%s\" and start the server; or, to give up the rows of all tsengine tables, move the directory away and start the server.",
+						 TS_IMAGE_DIR)));
 	strlcpy(ts_image_shared->broken_file, file, sizeof(ts_image_shared->broken_file));
 	strlcpy(ts_image_shared->broken_reason, reason, sizeof(ts_image_shared->broken_reason));
 	set_state(TS_IMAGE_BROKEN);
@@ -186,12 +206,14 @@ load_manifest(void)
 }
 
 /*
- * The same; what goes wrong makes the image unusable, for good, as part of it may
- * be in memory.  But redo cannot go on without it, so there it ends the server.
+ * The same; what goes wrong makes the image unusable until the next start, as part
+ * of it may be in memory.  But redo cannot go on without it: there it ends the
+ * server.
  */
 static void
 load_manifest_once(void)
 {
+	uint32		holdoff = InterruptHoldoffCount;
 	MemoryContext caller = CurrentMemoryContext;
 	MemoryContext context = AllocSetContextCreate(caller, "tsengine manifest",
 												  ALLOCSET_DEFAULT_SIZES);
@@ -205,9 +227,9 @@ load_manifest_once(void)
 	{
 		ErrorData  *error;
 
-		if (AmStartupProcess())
+		if (replaying())
 			PG_RE_THROW();
-		HOLD_INTERRUPTS();		/* as they were: we hold an LWLock */
+		InterruptHoldoffCount = holdoff;	/* an LWLock is held */
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();
@@ -224,7 +246,8 @@ ts_image_ensure_loaded(void)
 {
 	if (ts_image_state() != TS_IMAGE_NOT_LOADED)
 		return ts_image_state() == TS_IMAGE_USABLE;
-	if (XLogRecPtrIsInvalid(GetRedoRecPtr()))
+	/* replay must not be misled by what another process could not read */
+	if (RecoveryInProgress() && !replaying())
 		return false;
 	LWLockAcquire(ts_image_lock(TS_LOCK_LOAD), LW_EXCLUSIVE);
 	if (ts_image_state() == TS_IMAGE_NOT_LOADED)
@@ -249,10 +272,6 @@ ts_load_check(void)
 				 errdetail("Reading them on a standby is not implemented yet.")));
 	if (ts_image_ensure_loaded())
 		return;
-	if (ts_image_state() == TS_IMAGE_NOT_LOADED)
-		ereport(ERROR,
-				(errcode(ERRCODE_CANNOT_CONNECT_NOW),
-				 errmsg("tsengine tables cannot be used before recovery has begun")));
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("tsengine's checkpoint image is not usable"),
@@ -262,23 +281,53 @@ ts_load_check(void)
 					 TS_IMAGE_DIR)));
 }
 
+/* ---- tables ---- */
+
+/*
+ * A table may be dropped at any time, so its memory is looked at inside epoch
+ * sections, after a look at the generation.
+ */
+static bool
+enter_table(TsTable *table, uint64 generation)
+{
+	ts_epoch_enter();
+	if (pg_atomic_read_u64(&table->generation) == generation)
+		return true;
+	ts_epoch_leave();
+	return false;
+}
+
+static void
+set_load(TsTable *table, TsTableLoad load)
+{
+	pg_write_barrier();
+	pg_atomic_write_u32(&table->load, load);
+}
+
 /* ---- damage ---- */
 
-/* Note that a file of a table cannot be read; tells the log.  No error. */
+/*
+ * Note that a file of a table cannot be read; tells the log.  Nothing to be noted
+ * if the table has been dropped: that may be why.  No error.
+ */
 void
-ts_load_damaged(TsTable *table, uint32 file, const char *message)
+ts_load_damaged(TsTable *table, uint64 generation, uint32 file, const char *message)
 {
 	char		path[MAXPGPATH];
+	RelFileNode rnode;
 
+	if (!enter_table(table, generation))
+		return;
+	rnode = table->rnode;
+	table->damaged_file = file;
+	set_load(table, TS_TABLE_DAMAGED);
+	ts_epoch_leave();
 	ts_image_file_path(path, file);
 	ereport(LOG,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("could not load tsengine table with relation file %u/%u: %s",
-					table->rnode.dbNode, table->rnode.relNode, message),
+					rnode.dbNode, rnode.relNode, message),
 			 errdetail("The image file is \"%s\".", path)));
-	table->damaged_file = file;
-	pg_write_barrier();
-	pg_atomic_write_u32(&table->load, TS_TABLE_DAMAGED);
 	ConditionVariableBroadcast(&ts_image_shared->load_done);
 }
 
@@ -310,6 +359,7 @@ ts_load_settle_later(TsTable *table)
 	pg_atomic_write_u32(&table->load, TS_TABLE_LOADING);
 }
 
+/* Raises errors of the file system other than that there is none. */
 static bool
 file_exists(const char *path)
 {
@@ -351,6 +401,36 @@ relation_file_exists(RelFileNode rnode)
 	return found;
 }
 
+/*
+ * Can all tablespaces be looked at?  One that is not mounted is a link to nowhere,
+ * or to a directory without the version's.
+ */
+static bool
+tablespaces_are_there(void)
+{
+	DIR		   *dir = AllocateDir("pg_tblspc");
+	struct dirent *entry;
+	bool		all = true;
+
+	while ((entry = ReadDir(dir, "pg_tblspc")) != NULL)
+	{
+		char		path[MAXPGPATH];
+
+		if (entry->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "pg_tblspc/%s/%s", entry->d_name,
+				 TABLESPACE_VERSION_DIRECTORY);
+		if (file_exists(path))
+			continue;
+		all = false;
+		ereport(LOG,
+				(errmsg("directory \"%s\" is missing", path),
+				 errdetail("tsengine tables whose relation files are missing are kept, as the files may be there.")));
+	}
+	FreeDir(dir);
+	return all;
+}
+
 /* Did the transaction that made a table come to nothing, in a crash? */
 static bool
 creation_is_undone(TsTable *table)
@@ -370,9 +450,11 @@ drop_orphans(void)
 {
 	int			n;
 	TsTableRef *refs = ts_table_list(&n);
+	bool		complete = tablespaces_are_there();
 
 	for (int i = 0; i < n; i++)
-		if (!relation_file_exists(refs[i].rnode) || creation_is_undone(refs[i].table))
+		if (creation_is_undone(refs[i].table) ||
+			(complete && !relation_file_exists(refs[i].rnode)))
 			ts_table_drop(refs[i].rnode, InvalidBackendId);
 	pfree(refs);
 }
@@ -432,27 +514,6 @@ settle_block(TsBlock *block, bool indexed, bool bury)
 	if (buried)
 		ts_block_changed(block);
 	ts_table_rows_freed(block, 0);
-}
-
-/*
- * A table may be dropped at any time, so its memory is looked at inside epoch
- * sections, after a look at the generation.
- */
-static bool
-enter_table(TsTable *table, uint64 generation)
-{
-	ts_epoch_enter();
-	if (pg_atomic_read_u64(&table->generation) == generation)
-		return true;
-	ts_epoch_leave();
-	return false;
-}
-
-static void
-set_load(TsTable *table, TsTableLoad load)
-{
-	pg_write_barrier();
-	pg_atomic_write_u32(&table->load, load);
 }
 
 /*

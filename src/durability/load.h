@@ -18,9 +18,8 @@
 /*
  * Read the newest usable manifest, if nobody has yet: makes its tables and
  * blocks (without their rows) and its undecided transactions.  False if the
- * image is broken, or if it is too early to say (the redo pointer is not known
- * yet).  Raises errors of the file system other than what makes the image
- * broken, and 53200.
+ * image is broken, or if it is too early to say: in recovery only who replays
+ * the WAL reads it.  There all that is wrong is FATAL; elsewhere no error.
  */
 extern bool ts_image_ensure_loaded(void);
 
@@ -68,6 +67,7 @@ extern TS_EXPORTED void ts_load_worker_main(Datum arg) pg_attribute_noreturn();
 /* Between loadblock.c and load.c. */
 extern bool ts_load_table_step(TsTable *table, uint64 generation, bool *stuck);
 extern bool ts_load_batch(TsTable *table, uint64 generation);
-extern void ts_load_damaged(TsTable *table, uint32 file, const char *message);
+extern void ts_load_damaged(TsTable *table, uint64 generation, uint32 file,
+							const char *message);
 
 #endif							/* TS_DURABILITY_LOAD_H */

@@ -197,7 +197,8 @@ static bool
 load_claims(Claims *claims, TsImageReader **reader, uint32 *reader_file)
 {
 	MemoryContext context = CurrentMemoryContext;
-	bool		ok = true;
+	uint32		holdoff = InterruptHoldoffCount;
+	volatile bool ok = true;
 
 	claims->content.n = 0;
 	claims->done = 0;
@@ -211,7 +212,7 @@ load_claims(Claims *claims, TsImageReader **reader, uint32 *reader_file)
 	{
 		ErrorData  *error;
 
-		HOLD_INTERRUPTS();		/* as they were before the error */
+		InterruptHoldoffCount = holdoff + 1;	/* as it was before the error */
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		ts_epoch_reset();
@@ -222,10 +223,11 @@ load_claims(Claims *claims, TsImageReader **reader, uint32 *reader_file)
 		if (!is_damage(error))
 		{
 			release_claims(claims, false);
+			InterruptHoldoffCount = 0;	/* as an error leaves it */
 			PG_RE_THROW();
 		}
 		FlushErrorState();
-		ts_load_damaged(claims->table, claims->reading_file, error->message);
+		ts_load_damaged(claims->table, claims->generation, claims->reading_file, error->message);
 		FreeErrorData(error);
 		release_claims(claims, true);
 		ok = false;

@@ -240,6 +240,20 @@ choose_compaction(Image *image)
 
 /* ---- blocks ---- */
 
+/*
+ * Enter an epoch section in which the table's memory stays what it is.  False, and
+ * no section, if it is another table's by now.
+ */
+static bool
+enter_table(const TsTableRef *ref)
+{
+	ts_epoch_enter();
+	if (pg_atomic_read_u64(&ref->table->generation) == ref->generation)
+		return true;
+	ts_epoch_leave();
+	return false;
+}
+
 static TsBlockCopy *
 note_taken(Image *image, const TsTableRef *ref, TsBlock *block)
 {
@@ -301,12 +315,8 @@ image_block(Image *image, const TsTableRef *ref, BlockNumber blkno, bool listed)
 	uint64		bytes;
 	bool		taken;
 
-	ts_epoch_enter();
-	if (pg_atomic_read_u64(&ref->table->generation) != ref->generation)
-	{
-		ts_epoch_leave();
+	if (!enter_table(ref))
 		return false;
-	}
 	block = ts_table_block(ref->table, blkno);
 	taken = take_block(image, ref, block, listed);
 	place = block->place;
@@ -333,49 +343,65 @@ image_block(Image *image, const TsTableRef *ref, BlockNumber blkno, bool listed)
 }
 
 /*
+ * The table's entry without its blocks.  False if the table is not what it was.
+ */
+static bool
+describe_table(const TsTableRef *ref, TsManifestTable *entry)
+{
+	TsTable    *table = ref->table;
+
+	memset(entry, 0, sizeof(*entry));
+	entry->rnode = ref->rnode;
+	entry->persistence = ref->persistence;
+	if (!enter_table(ref))
+		return false;
+	LWLockAcquire(&table->lock, LW_SHARED);
+	entry->logged_blocks = table->announced_blocks;
+	if (table->bury_free)
+		entry->flags |= TS_MANIFEST_BURY_FREE;
+	if (table->changes_lost)
+	{
+		entry->flags |= TS_MANIFEST_CHANGES_LOST;
+		entry->damaged_file = table->damaged_file;
+	}
+	LWLockRelease(&table->lock);
+	if (pg_atomic_read_u32(&table->indexed) != 0)
+		entry->flags |= TS_MANIFEST_INDEXED;
+	entry->nblocks = ts_table_nblocks(table);
+	entry->creator_xid = table->creator_xid;
+	/* the flags before the blocks: see settle_table in load.c */
+	pg_read_barrier();
+	ts_epoch_leave();
+	return true;
+}
+
+/*
  * The transaction that made the table, if that has not committed.  Committed
  * ones are forgotten before clog forgets them.
  */
 static TransactionId
-creator_of(TsTable *table)
+uncommitted_creator(const TsTableRef *ref, TransactionId creator)
 {
-	if (TransactionIdIsValid(table->creator_xid) && TransactionIdDidCommit(table->creator_xid))
-		table->creator_xid = InvalidTransactionId;
-	return table->creator_xid;
-}
-
-static TsManifestTable
-describe_table(const TsTableRef *ref)
-{
-	TsTable    *table = ref->table;
-	TsManifestTable entry = {.rnode = ref->rnode,.persistence = ref->persistence};
-
-	LWLockAcquire(&table->lock, LW_SHARED);
-	entry.logged_blocks = table->announced_blocks;
-	if (table->bury_free)
-		entry.flags |= TS_MANIFEST_BURY_FREE;
-	if (table->changes_lost)
+	if (!TransactionIdIsValid(creator) || !TransactionIdDidCommit(creator))
+		return creator;
+	if (enter_table(ref))
 	{
-		entry.flags |= TS_MANIFEST_CHANGES_LOST;
-		entry.damaged_file = table->damaged_file;
+		ref->table->creator_xid = InvalidTransactionId;
+		ts_epoch_leave();
 	}
-	LWLockRelease(&table->lock);
-	if (pg_atomic_read_u32(&table->indexed) != 0)
-		entry.flags |= TS_MANIFEST_INDEXED;
-	entry.nblocks = ts_table_nblocks(table);
-	entry.creator_xid = creator_of(table);
-	/* the flags before the blocks: see settle_table in load.c */
-	pg_read_barrier();
-	return entry;
+	return InvalidTransactionId;
 }
 
 static void
 image_table(Image *image, const TsTableRef *ref)
 {
 	bool		listed = image->final || ref->persistence == RELPERSISTENCE_PERMANENT;
-	TsManifestTable entry = describe_table(ref);
+	TsManifestTable entry;
 	Size		start = image->manifest.len;
 
+	if (!describe_table(ref, &entry))
+		return;
+	entry.creator_xid = uncommitted_creator(ref, entry.creator_xid);
 	if (listed)
 		ts_manifest_append(&image->manifest, &entry, sizeof(entry));
 	for (BlockNumber blkno = TS_FIRST_BLOCK; blkno < entry.nblocks; blkno++)
@@ -497,6 +523,7 @@ static void
 tidy_up(Image *image)
 {
 	MemoryContext context = CurrentMemoryContext;
+	uint32		holdoff = InterruptHoldoffCount;
 
 	PG_TRY();
 	{
@@ -506,7 +533,7 @@ tidy_up(Image *image)
 	{
 		ErrorData  *error;
 
-		HOLD_INTERRUPTS();		/* as they were: we hold an LWLock */
+		InterruptHoldoffCount = holdoff;	/* an LWLock is held */
 		MemoryContextSwitchTo(context);
 		error = CopyErrorData();
 		FlushErrorState();

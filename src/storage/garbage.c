@@ -62,6 +62,8 @@ typedef struct GarbageShared
 	uint64		blocked_chunks;
 } GarbageShared;
 
+void		(*ts_garbage_round_hook) (void) = NULL;
+
 static GarbageShared *shared;
 static LWLock *lock;
 static Chunk *filling = NULL;	/* this process's chunk */
@@ -477,6 +479,8 @@ ts_garbage_worker_main(Datum arg)
 		/* prepared transactions whose session did not come to finish them */
 		if (ts_table_before_free_hook != NULL)
 			ts_table_before_free_hook();
+		if (ts_garbage_round_hook != NULL)
+			ts_garbage_round_hook();
 		while (ts_table_free_dropped())
 			;
 		horizon = ts_horizon(true);

@@ -29,6 +29,9 @@ extern TsPressure ts_garbage_under_pressure(void);
 extern void ts_garbage_exit_process(void);
 extern uint64 ts_garbage_queued_rows(void);
 
+/* What layers above have the garbage collector do each round: see durable.c. */
+extern void (*ts_garbage_round_hook) (void);
+
 extern TS_EXPORTED void ts_garbage_worker_main(Datum arg) pg_attribute_noreturn();
 
 #endif							/* TS_GARBAGE_H */

@@ -13,7 +13,7 @@
 #include "storage/shmem.h"
 
 #include "memory/testing.h"
-#include "storage/horizon.h"
+#include "storage/garbage.h"
 #include "transaction/durable.h"
 #include "transaction/txn.h"
 
@@ -65,6 +65,8 @@ ts_durable_startup(void)
 		/* versions that were loaded have csn 1 */
 		pg_atomic_init_u64(&shared->csn, 1);
 	}
+	/* the guard stands still while it writes an image */
+	ts_garbage_round_hook = ts_durable_advance;
 }
 
 uint64
