@@ -320,7 +320,7 @@ sub set_conf
 # Stop points of the test build (src/memory/testing.h) by name: arm($node, 'CSN_TAKEN').
 our $stop = {};
 @$stop{qw(PREPARING CSN_TAKEN COMMITTED MIXED_ENDED PURE_ENDED IMAGE_LSN IMAGE_SCAN IMAGE_MANIFEST
-	IMAGE_DONE LOGGED BEFORE_FLUSH READER_FLUSH)} = (0 .. 11);
+	IMAGE_DONE LOGGED BEFORE_FLUSH READER_FLUSH IMAGE_TABLE)} = (0 .. 12);
 
 # Makes the functions below usable on the node; false if it does not run a test build.
 sub use_stop_points
@@ -360,7 +360,12 @@ sub disarm
 sub wait_stopped
 {
 	my ($node, $point) = @_;
-	$node->poll_query_until('postgres', "SELECT reached($stop->{$point})") or die "nobody came to $point";
+	my $end = time + 20;
+	until ($node->safe_psql('postgres', "SELECT reached($stop->{$point})") eq 't')
+	{
+		die "nobody came to $point" if time > $end;
+		usleep(10_000);
+	}
 	return;
 }
 

@@ -199,7 +199,7 @@ load_claims(Claims *claims, TsImageReader **reader, uint32 *reader_file)
 {
 	MemoryContext context = CurrentMemoryContext;
 	uint32		holdoff = InterruptHoldoffCount;
-	bool		ok = true;
+	volatile bool ok = true;
 
 	claims->content.n = 0;
 	claims->done = 0;

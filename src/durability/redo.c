@@ -622,7 +622,7 @@ static void
 redo_end(void)
 {
 	MemoryContext context = CurrentMemoryContext;
-	bool		done = false;
+	volatile bool done = false;
 
 	if (!ts_image_ensure_loaded())
 		return;

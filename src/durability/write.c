@@ -31,6 +31,7 @@
 #include "transaction/txn.h"
 
 #include "durability/blockimage.h"
+#include "durability/imageio.h"
 #include "durability/load.h"
 #include "durability/manifest.h"
 #include "durability/pending.h"
@@ -501,7 +502,7 @@ remove_unused(Image *image)
 		if (numbers[i] == header->generation)
 			continue;
 		ts_manifest_path(path, numbers[i]);
-		if (unlink(path) < 0)
+		if (ts_io_unlink(path) < 0)
 			ereport(ERROR,
 					(errcode_for_file_access(),
 					 errmsg("could not remove file \"%s\": %m", path)));
@@ -605,7 +606,10 @@ write_image(Image *image)
 					 &header->pending_bytes);
 	ts_stop_point(TS_STOP_IMAGE_SCAN);
 	for (int t = 0; t < image->ntables; t++)
+	{
 		image_table(image, &image->tables[t]);
+		ts_stop_point(TS_STOP_IMAGE_TABLE);
+	}
 	INSTR_TIME_SET_CURRENT(image->written);
 	ts_output_finish(&image->out);
 	flush_wal();

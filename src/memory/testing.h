@@ -32,6 +32,7 @@ typedef enum TsStopPoint
 	TS_STOP_LOGGED,				/* mixed: logged, not in the descriptor's list yet */
 	TS_STOP_BEFORE_FLUSH,		/* pure commit: before it waits for the disk */
 	TS_STOP_READER_FLUSH,		/* reader of a commit not known to be durable: the same */
+	TS_STOP_IMAGE_TABLE,		/* image: one table is done */
 	TS_NUM_STOP_POINTS
 } TsStopPoint;
 

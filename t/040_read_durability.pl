@@ -169,5 +169,19 @@ is(ask($reader[0], 'SELECT count(*) FROM t'), 3, 'a mixed commit is visible');
 crash();
 is(rows('t') . rows('h'), 31, 'and on disk');
 
+# An image is a reader, too: what it has of a commit is on disk before the image counts, or half of that
+# commit might be all that is left. Here one table is in the image when the commit changes both.
+begin_round();
+$node->safe_psql('postgres', 'CHECKPOINT; UPDATE t SET v = 20; UPDATE lazy SET v = 20');
+settle();
+stop_session($node, $rival, 'IMAGE_TABLE', 'CHECKPOINT');
+usleep(300_000);				# core's part of the checkpoint is done by now
+stop_session($node, $writer, 'BEFORE_FLUSH', 'BEGIN; UPDATE t SET v = 21; UPDATE lazy SET v = 21; COMMIT');
+arm($node, 'IMAGE_DONE');
+disarm($node, 'IMAGE_TABLE');
+wait_stopped($node, 'IMAGE_DONE');
+crash();
+is($node->safe_psql('postgres', 'SELECT DISTINCT t.v, lazy.v FROM t, lazy'), '21|21', 'a commit that an image has met half way');
+
 $node->stop;
 done_testing();
