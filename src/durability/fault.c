@@ -114,6 +114,7 @@ assign_setting(const char *newval, void *extra)
 }
 
 static int	slow_manifest = 0;
+static int	slow_load = 0;
 
 void
 ts_fault_define_setting(void)
@@ -132,6 +133,13 @@ ts_fault_define_setting(void)
 							0, 0, 10000,
 							PGC_POSTMASTER, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE,
 							NULL, NULL, NULL);
+	DefineCustomIntVariable("tsengine.slow_load",
+							"Time to stand still with blocks claimed before their file is opened (test builds only).",
+							NULL,
+							&slow_load,
+							0, 0, 10000,
+							PGC_POSTMASTER, GUC_UNIT_MS | GUC_NOT_IN_SAMPLE,
+							NULL, NULL, NULL);
 }
 
 /* Stand still where a table of the manifest is half made. */
@@ -140,6 +148,14 @@ ts_fault_slow_manifest(void)
 {
 	if (slow_manifest > 0)
 		pg_usleep(slow_manifest * 1000L);
+}
+
+/* Stand still where blocks are claimed and their file is not open yet. */
+void
+ts_fault_slow_load(void)
+{
+	if (slow_load > 0)
+		pg_usleep(slow_load * 1000L);
 }
 
 /* Count an operation: 0, or the errno it is to fail with, or TS_FAULT_SHORT. */

@@ -33,8 +33,10 @@ typedef enum TsFaultOperation
 extern void ts_fault_define_setting(void);
 extern int	ts_fault(TsFaultOperation operation);
 extern void ts_fault_slow_manifest(void);
+extern void ts_fault_slow_load(void);
 #else
 #define ts_fault_slow_manifest()	((void) 0)
+#define ts_fault_slow_load()		((void) 0)
 #define ts_fault_define_setting()	((void) 0)
 #define ts_fault(operation)			0
 #endif

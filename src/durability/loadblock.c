@@ -18,6 +18,7 @@
 #include "memory/epoch.h"
 
 #include "durability/blockimage.h"
+#include "durability/fault.h"
 #include "durability/load.h"
 
 #define BATCH_BLOCKS		256
@@ -206,6 +207,7 @@ load_claims(Claims *claims, TsImageReader **reader, uint32 *reader_file)
 	HOLD_INTERRUPTS();
 	PG_TRY();
 	{
+		ts_fault_slow_load();
 		read_claims(claims, reader, reader_file);
 	}
 	PG_CATCH();

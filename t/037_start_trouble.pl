@@ -125,6 +125,28 @@ $node->safe_psql('postgres', 'TRUNCATE t, away');
 $rows = 0;
 add_rows();
 
+# A table that is dropped while it is loaded: its file goes, and its place in memory is another table's
+SKIP:
+{
+	skip 'not a test build', 3 if (quiet_sql($node, 'SHOW tsengine.slow_load'))[0] != 0;
+	$node->append_conf('postgresql.conf', "tsengine.slow_load = 2000\n");
+	$offset = -s $node->logfile;
+	$node->restart;
+	$node->safe_psql('postgres', join ';', 'DROP TABLE t, away', map { "CREATE TABLE next_$_ USING tsengine AS SELECT 7 AS id" } 1 .. 5);
+	usleep(300_000);
+	$node->safe_psql('postgres', join ';', map { "CREATE TABLE later_$_ USING tsengine AS SELECT 7 AS id" } 1 .. 5);
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	is(scalar(grep { slurp_file($_) =~ /row of t/ } glob "$dir/image.*"), 0, 'dropped while it is loaded: its files are gone');
+	$node->wait_for_log(qr/tsengine has loaded/, $offset);
+	is($node->safe_psql('postgres', join ' UNION ALL ', map { ("SELECT id FROM next_$_", "SELECT id FROM later_$_") } 1 .. 5), join("\n", (7) x 10), 'dropped while it is loaded: others are usable');
+	unlike(slurp_file($node->logfile, $offset), qr/could not load/, 'dropped while it is loaded: no complaint');
+	$node->adjust_conf('postgresql.conf', 'tsengine.slow_load', undef);
+	$node->restart;
+	$node->safe_psql('postgres', 'CREATE TABLE t (id int PRIMARY KEY, v text) USING tsengine; CREATE TABLE away (id int, v text) USING tsengine TABLESPACE there');
+	$rows = 0;
+	add_rows();
+}
+
 # A full disk at the end of recovery: the server can be stopped, and recovers when there is room
 SKIP:
 {
