@@ -477,14 +477,26 @@ ts_load_recovery_over(void)
 	return true;
 }
 
+/* Is there a row, as far as it is decided?  Inside an epoch section. */
+static bool
+holds_row(TsVersion *v)
+{
+	while (v != NULL && ts_creator_is_live(ts_version_creator(v)))
+		v = ts_version_prev(v);
+	return v != NULL && (v->flags & TS_V_DELETED) == 0;
+}
+
 /*
  * Count a block's free slots.  `bury`: entries of transactions that a crash has
- * ended may lead to them, so they are dead until VACUUM has been there.
+ * ended may lead to them, so they are dead until VACUUM has been there.  Returns
+ * how many rows it holds.
  */
-static void
+static int64
 settle_block(TsBlock *block, bool indexed, bool bury)
 {
+	uint32		before = pg_atomic_read_u32(&block->nfree);
 	uint32		nfree = 0;
+	int64		rows = 0;
 	uint32		limit = 0;
 	bool		buried = false;
 
@@ -508,12 +520,15 @@ settle_block(TsBlock *block, bool indexed, bool bury)
 			nfree++;
 		else
 			limit = i + 1;
+		rows += holds_row(ts_row_word_version(word));
 	}
-	pg_atomic_write_u32(&block->nfree, nfree);
+	/* added, not set: a prepared transaction may free slots meanwhile */
+	pg_atomic_fetch_add_u32(&block->nfree, nfree - before);
 	pg_atomic_write_u32(&block->limit, limit);
 	if (buried)
 		ts_block_changed(block);
 	ts_table_rows_freed(block, 0);
+	return rows;
 }
 
 /*
@@ -527,9 +542,12 @@ settle_table(TsTable *table, uint64 generation)
 	bool		indexed = pg_atomic_read_u32(&table->indexed) != 0;
 	bool		bury = (table->bury_free || ts_recovery_happened()) && indexed;
 	bool		enough = true;
+	int64		rows_before;
+	int64		rows = 0;
 
 	if (!enter_table(table, generation))
 		return;
+	rows_before = (int64) pg_atomic_read_u64(&table->rows);
 	if (!pg_atomic_compare_exchange_u32(&table->load, &expected, TS_TABLE_SETTLING))
 	{
 		ts_epoch_leave();
@@ -548,7 +566,7 @@ settle_table(TsTable *table, uint64 generation)
 	{
 		if (!enter_table(table, generation))
 			return;
-		settle_block(ts_table_block(table, blkno), indexed, bury);
+		rows += settle_block(ts_table_block(table, blkno), indexed, bury);
 		ts_epoch_leave();
 	}
 	if (!enter_table(table, generation))
@@ -556,6 +574,7 @@ settle_table(TsTable *table, uint64 generation)
 	/* an image that finds the flag unset finds the blocks dirty */
 	pg_write_barrier();
 	table->bury_free = false;
+	ts_table_add_rows(table, rows - rows_before);
 	set_load(table, TS_TABLE_READY);
 	ts_epoch_leave();
 	ConditionVariableBroadcast(&ts_image_shared->load_done);
