@@ -254,6 +254,16 @@ ts_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 	if (v != NULL && snapshot->snapshot_type == SNAPSHOT_ANY && is_deleted_by_me(ref))
 		ts_slot_set_deleted(slot);	/* DELETE ... RETURNING */
 	ts_epoch_leave();
+
+	/*
+	 * The row that ON CONFLICT has just met was deleted, and as no snapshot
+	 * needs it, collected.  Ours did not see it: core would say this next.
+	 */
+	if (v == NULL && dirty && snapshot->snapshot_type == SNAPSHOT_ANY &&
+		IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not serialize access due to concurrent update")));
 	return v != NULL;
 }
 
