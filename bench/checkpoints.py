@@ -31,7 +31,7 @@ FIGURES = {
 
 BUFFER_BYTES = "SELECT buffers_checkpoint * 8192 FROM pg_stat_bgwriter"
 IMAGE_VIEW = "SELECT to_regclass('tsengine.stat_checkpoint') IS NOT NULL"
-IMAGE_BYTES = "SELECT bytes_total FROM tsengine.stat_checkpoint"
+IMAGE_BYTES = "SELECT total_bytes FROM tsengine.stat_checkpoint"
 
 
 class Window(NamedTuple):
