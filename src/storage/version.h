@@ -18,23 +18,23 @@
 /*
  * Creator word of a version, by its two top bits:
  *
- *	0x	a commit sequence number (csn): committed by a pure transaction
- *	10	live: descriptor number and sequence of the transaction
- *	11	mixed: csn_upper, a count at or past the commit; the version's cid
+ *	00	a commit sequence number (csn): committed by a pure transaction
+ *	1x	live: descriptor number and sequence of the transaction
+ *	01	mixed: csn_upper, a count at or past the commit; the version's cid
  *		field then holds the committing transaction's xid
  *
  * Stored with release semantics after everything the version holds; it changes
  * at most once, from live to one of the others.
  */
 #define TS_CREATOR_LIVE			(UINT64CONST(1) << 63)
-#define TS_CREATOR_MIXED		(UINT64CONST(3) << 62)
+#define TS_CREATOR_MIXED		(UINT64CONST(1) << 62)
 #define TS_CREATOR_KIND			(UINT64CONST(3) << 62)
 #define TS_LIVE_SLOT_BITS		18
 #define TS_LIVE_SEQ_BITS		44
 #define TS_LIVE_SEQ_MASK		((UINT64CONST(1) << TS_LIVE_SEQ_BITS) - 1)
 
-#define ts_creator_is_csn(w)	(((w) & TS_CREATOR_LIVE) == 0)
-#define ts_creator_is_live(w)	(((w) & TS_CREATOR_KIND) == TS_CREATOR_LIVE)
+#define ts_creator_is_csn(w)	(((w) & TS_CREATOR_KIND) == 0)
+#define ts_creator_is_live(w)	(((w) & TS_CREATOR_LIVE) != 0)
 #define ts_creator_is_mixed(w)	(((w) & TS_CREATOR_KIND) == TS_CREATOR_MIXED)
 /* the count from which on the version is visible to everyone */
 #define ts_creator_upper(w)		((w) & ~TS_CREATOR_KIND)

@@ -45,14 +45,14 @@ extern TransactionId ts_own_xid(void);
 
 /*
  * Is the version's creator visible?  The first comparison decides for almost
- * all: only a csn can be that small.
+ * all: only a csn or a csn_upper can be that small.
  */
 static inline bool
 ts_version_visible(TsVersion *version, const TsReadView *view)
 {
 	uint64		word = pg_atomic_read_u64(&version->creator);
 
-	return likely(word <= view->quick) || ts_version_visible_slow(version, word, view);
+	return likely((word & ~TS_CREATOR_MIXED) <= view->quick) || ts_version_visible_slow(version, word, view);
 }
 
 /*
