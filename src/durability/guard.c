@@ -94,6 +94,7 @@ on_stop(SIGNAL_ARGS)
 	int			save_errno = errno;
 
 	asked_to_stop = true;
+	ts_image_hurry = true;
 	SetLatch(MyLatch);
 	errno = save_errno;
 }
@@ -402,6 +403,7 @@ may_leave(bool postmaster_gone)
 	if (!server_is_stopping())
 	{
 		asked_to_stop = false;
+		ts_image_hurry = false;
 		ereport(LOG,
 				(errmsg("tsengine guard goes on, as the server is not shutting down")));
 		return false;

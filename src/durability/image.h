@@ -10,6 +10,8 @@
 
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "access/xlogdefs.h"
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
@@ -113,5 +115,8 @@ ts_image_state(void)
  * called again.  Leaves no LWLock and no epoch section behind.
  */
 extern void ts_image_write(XLogRecPtr redo, bool final);
+
+/* Set from a signal handler of this process: write images without pauses. */
+extern volatile sig_atomic_t ts_image_hurry;
 
 #endif							/* TS_DURABILITY_IMAGE_H */

@@ -39,6 +39,9 @@
 #define COMPACT_EXTRA_BYTES		(UINT64CONST(64) * 1024 * 1024)
 #define SMALL_FILE_BYTES		(UINT64CONST(8) * 1024 * 1024)
 #define MANY_FILES				256
+#define PACE_BYTES				(512 * 1024)
+#define PACE_REST				3
+#define PACE_MAX_USEC			50000
 #define MIN_RESERVE_BYTES		(UINT64CONST(16) * 1024 * 1024)
 #define MAX_RESERVE_BYTES		(UINT64CONST(256) * 1024 * 1024)
 
@@ -74,9 +77,14 @@ typedef struct Image
 	int64		max_taken;
 	char	   *buffer;
 
+	instr_time	rested;			/* when the last rest ended, */
+	uint64		paced_bytes;	/* and bytes written then: see pace() */
+
 	instr_time	start;
 	instr_time	written;
 } Image;
+
+volatile sig_atomic_t ts_image_hurry = false;
 
 /* ---- which records are in the image ---- */
 
@@ -392,6 +400,26 @@ uncommitted_creator(const TsTableRef *ref, TransactionId creator)
 	return InvalidTransactionId;
 }
 
+/*
+ * Sessions want the processors, too: rest three times as long as the last piece
+ * of work took.  Not while everybody waits for the image.
+ */
+static void
+pace(Image *image)
+{
+	instr_time	now;
+	uint64		usec;
+
+	if (image->final || ts_image_hurry || image->out.bytes < image->paced_bytes + PACE_BYTES)
+		return;
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, image->rested);
+	usec = INSTR_TIME_GET_MICROSEC(now) * PACE_REST;
+	pg_usleep((long) Min(usec, PACE_MAX_USEC));
+	INSTR_TIME_SET_CURRENT(image->rested);
+	image->paced_bytes = image->out.bytes;
+}
+
 static void
 image_table(Image *image, const TsTableRef *ref)
 {
@@ -407,7 +435,10 @@ image_table(Image *image, const TsTableRef *ref)
 	for (BlockNumber blkno = TS_FIRST_BLOCK; blkno < entry.nblocks; blkno++)
 	{
 		if (image_block(image, ref, blkno, listed))
+		{
+			pace(image);
 			continue;
+		}
 		/* dropped or emptied after the LSN: redo will see to that */
 		image->manifest.len = start;
 		return;
@@ -605,6 +636,7 @@ write_image(Image *image)
 	ts_pending_write(&image->out, image->lsn, image->final, &header->pending,
 					 &header->pending_bytes);
 	ts_stop_point(TS_STOP_IMAGE_SCAN);
+	INSTR_TIME_SET_CURRENT(image->rested);
 	for (int t = 0; t < image->ntables; t++)
 	{
 		image_table(image, &image->tables[t]);
