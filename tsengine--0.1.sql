@@ -8,6 +8,12 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 CREATE ACCESS METHOD tsengine TYPE TABLE HANDLER tsengine_handler;
 COMMENT ON ACCESS METHOD tsengine IS 'in-memory row store';
 
+CREATE FUNCTION tsindex_handler(internal) RETURNS index_am_handler
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+CREATE ACCESS METHOD tsindex TYPE INDEX HANDLER tsindex_handler;
+COMMENT ON ACCESS METHOD tsindex IS 'ordered in-memory index of tsengine tables';
+
 CREATE FUNCTION memory_stats(
 	OUT arena_bytes bigint, OUT used_bytes bigint, OUT free_bytes bigint,
 	OUT reserve_bytes bigint, OUT retired_bytes bigint,

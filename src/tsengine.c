@@ -33,6 +33,7 @@
 #include "durability/imageio.h"
 #include "durability/load.h"
 #include "durability/redo.h"
+#include "index/index.h"
 #include "memory/arena.h"
 #include "memory/testing.h"
 #include "sql/replace.h"
@@ -74,6 +75,7 @@ shmem_request(void)
 	ts_horizon_request();
 	ts_alias_request();
 	ts_durable_request();
+	ts_index_request();
 	ts_image_request();
 	ts_redo_request();
 	ts_testing_request();
@@ -94,6 +96,7 @@ shmem_startup(void)
 	ts_horizon_startup();
 	ts_alias_startup();
 	ts_durable_startup();
+	ts_index_startup();
 	ts_image_startup();
 	ts_redo_startup();
 	ts_testing_startup();
@@ -407,6 +410,12 @@ static const struct config_enum_entry read_durability_options[] = {
 	{NULL, 0, false}
 };
 
+static const struct config_enum_entry index_defaults[] = {
+	{"memory", TS_INDEX_MEMORY, false},
+	{"btree", TS_INDEX_BTREE, false},
+	{NULL, 0, false}
+};
+
 static void
 define_settings(void)
 {
@@ -445,6 +454,16 @@ define_settings(void)
 							100, 0, 60000,
 							PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+	DefineCustomEnumVariable("tsengine.index",
+							 "Sets what new indexes of tsengine tables become that are declared as btree.",
+							 NULL, &ts_index_default, TS_INDEX_BTREE, index_defaults,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+#ifdef TSENGINE_TEST
+	DefineCustomIntVariable("tsengine.index_fanout",
+							"Sets how many entries a node of a new tsindex has at most; 0 for as many as fit.",
+							NULL, &ts_index_fanout, 0, 0, 1000,
+							PGC_USERSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+#endif
 	ts_fault_define_setting();
 	MarkGUCPrefixReserved("tsengine");
 }
@@ -480,6 +499,7 @@ _PG_init(void)
 	ts_guard_register();
 	ts_redo_register();
 	hook_plpgsql();
+	ts_index_install_hooks();
 
 	prev_shmem_request = shmem_request_hook;
 	shmem_request_hook = shmem_request;

@@ -62,6 +62,8 @@ typedef struct GarbageShared
 	uint64		blocked_chunks;
 } GarbageShared;
 
+bool		(*ts_free_dropped_hook) (void) = NULL;
+
 static GarbageShared *shared;
 static LWLock *lock;
 static Chunk *filling = NULL;	/* this process's chunk */
@@ -426,7 +428,7 @@ ts_garbage_under_pressure(void)
 {
 	bool		freed = false;
 
-	while (ts_table_free_dropped())
+	while (ts_table_free_dropped() || ts_free_dropped_hook())
 		freed = true;
 	(void) ts_horizon(true);
 	requeue_blocked();
@@ -477,7 +479,7 @@ ts_garbage_worker_main(Datum arg)
 		/* prepared transactions whose session did not come to finish them */
 		if (ts_table_before_free_hook != NULL)
 			ts_table_before_free_hook();
-		while (ts_table_free_dropped())
+		while (ts_table_free_dropped() || ts_free_dropped_hook())
 			;
 		horizon = ts_horizon(true);
 		oldest = horizon->nheld > 0 ? Min(horizon->held[0], horizon->all_before) : horizon->all_before;

@@ -61,6 +61,8 @@ typedef struct OwnBlock
 } OwnBlock;
 
 void		(*ts_table_before_free_hook) (void) = NULL;
+void		(*ts_file_dropped_hook) (RelFileNode rnode, BackendId backend) = NULL;
+void		(*ts_database_dropped_hook) (Oid database) = NULL;
 
 static Directory *directory;
 static LWLock *directory_lock;
@@ -279,6 +281,8 @@ ts_table_drop(RelFileNode rnode, BackendId backend)
 {
 	TsTable   **link;
 
+	if (ts_file_dropped_hook != NULL)
+		ts_file_dropped_hook(rnode, backend);
 	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
 	for (link = bucket_of(rnode); *link != NULL; link = &(*link)->hash_next)
 	{
@@ -294,6 +298,8 @@ ts_table_drop(RelFileNode rnode, BackendId backend)
 void
 ts_table_drop_database(Oid dboid)
 {
+	if (ts_database_dropped_hook != NULL)
+		ts_database_dropped_hook(dboid);
 	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < DIRECTORY_BUCKETS; i++)
 	{

@@ -202,6 +202,13 @@ ts_block_changed(TsBlock *block)
  */
 extern void (*ts_table_before_free_hook) (void);
 
+/*
+ * Called when a relation file goes, be it a table's or another's, and when all
+ * of a database go: see index/directory.c.  They raise no error.
+ */
+extern void (*ts_file_dropped_hook) (RelFileNode rnode, BackendId backend);
+extern void (*ts_database_dropped_hook) (Oid database);
+
 extern void ts_table_request(void);
 extern void ts_table_startup(void);
 extern bool ts_started_after_shutdown(void);

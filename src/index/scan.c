@@ -1,0 +1,439 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.c
+ *	  Index scans.
+ *
+ * A scan reads a leaf's matching entries at once, as a batch of TIDs, and holds
+ * nothing of the tree between calls: it goes on by searching for the separator
+ * that ended the leaf.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relscan.h"
+#include "miscadmin.h"
+#include "nodes/tidbitmap.h"
+#include "pgstat.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "index/index.h"
+#include "index/scan.h"
+#include "memory/epoch.h"
+
+/* A leaf's entries being read. */
+typedef struct LeafRead
+{
+	TsPosition	position;
+	int			from;
+	int			to;
+	TsLimit		low;
+	TsLimit		high;
+	TsEntry		entries[TS_NODE_WORDS / 2];
+} LeafRead;
+
+/* A key from an entry, which is copied to the current context. */
+static void
+key_of_entry(const TsScan *scan, const TsEntry *entry, TsKey *key)
+{
+	const TsKeyInfo *info = scan->tree.info;
+	HeapTupleData htup;
+	MinimalTuple tuple;
+	int			natts;
+
+	memset(key, 0, sizeof(TsKey));
+	key->prefix = entry->prefix;
+	key->tail = entry->tail;
+	if (entry->blob == NULL)
+		return;
+	key->len = entry->blob->len;
+	key->bytes = memcpy(palloc_extended(key->len, MCXT_ALLOC_HUGE), entry->blob->data, key->len);
+	if (info->kind != TS_KEY_COMPARED)
+		return;
+	tuple = (MinimalTuple) key->bytes;
+	htup.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
+	htup.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
+	natts = info->desc->natts;
+	key->ncolumns = info->ncolumns;
+	key->values = palloc(natts * sizeof(Datum));
+	key->isnull = palloc(natts * sizeof(bool));
+	heap_deform_tuple(&htup, info->desc, key->values, key->isnull);
+}
+
+static void
+copy_blobs(LeafRead *r, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		Size		size = ts_blob_size(r->entries[i].blob->len);
+
+		r->entries[i].blob = memcpy(palloc_extended(size, MCXT_ALLOC_HUGE),
+									r->entries[i].blob, size);
+	}
+}
+
+/* Put the TIDs of matching entries into the batch. */
+static void
+take_matching(const TsScan *scan, TsBatch *batch, const LeafRead *r)
+{
+	batch->n = 0;
+	for (int i = 0; i < r->to - r->from; i++)
+		if (scan->nconditions == 0 || ts_entry_matches(scan, &r->entries[i]))
+			batch->tids[batch->n++] = r->entries[i].tail & TS_TAIL_TID;
+}
+
+/*
+ * Read entries from..to of the leaf, and its limits, into the batch.  False if
+ * something has changed since the search.
+ */
+static bool
+read_leaf(TsScan *scan, TsBatch *batch, LeafRead *r, bool need_low, bool need_high)
+{
+	bool		blobs = scan->tree.info->kind != TS_KEY_SHORT;
+	bool		compared = scan->tree.info->kind == TS_KEY_COMPARED;
+	bool		valid;
+	int			n = r->to - r->from;
+
+	r->low.node = r->high.node = NULL;
+	if (blobs)
+		ts_epoch_enter();
+	for (int i = 0; i < n; i++)
+		ts_node_entry(scan->tree.index, r->position.leaf, 0, r->from + i, &r->entries[i]);
+	valid = need_low || need_high ?
+		ts_tree_limits(&scan->tree, &r->position, &r->low, &r->high) :
+		ts_latch_valid(&r->position.leaf->latch, r->position.version);
+	if (valid)
+	{
+		MemoryContext old = MemoryContextSwitchTo(batch->context);
+
+		MemoryContextReset(batch->context);
+		if (need_low && r->low.node != NULL)
+			key_of_entry(scan, &r->low.entry, &batch->low);
+		if (need_high && r->high.node != NULL)
+			key_of_entry(scan, &r->high.entry, &batch->high);
+		if (compared && scan->nconditions > 0)
+			copy_blobs(r, n);
+		MemoryContextSwitchTo(old);
+		if (!compared)
+			take_matching(scan, batch, r);
+	}
+	if (blobs)
+		ts_epoch_leave();
+	if (valid && compared)
+		take_matching(scan, batch, r);
+	return valid;
+}
+
+/* A copy in a context of its own of the key to go on from. */
+static void
+copy_key(const TsScan *scan, const TsKey *key, TsKey *copy, MemoryContext context)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+
+	*copy = *key;
+	if (key->bytes != NULL)
+		copy->bytes = memcpy(palloc_extended(key->len, MCXT_ALLOC_HUGE), key->bytes, key->len);
+	if (key->values != NULL)
+	{
+		TsEntry		entry = {key->prefix, key->tail, NULL};
+		TsBlob	   *blob = palloc_extended(ts_blob_size(key->len), MCXT_ALLOC_HUGE);
+
+		blob->len = key->len;
+		memcpy(blob->data, key->bytes, key->len);
+		entry.blob = blob;
+		key_of_entry(scan, &entry, copy);
+	}
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Load the batch to the right of `from`, or the first one.  The key may be the
+ * batch's own.
+ */
+static void
+load_right(TsScan *scan, const TsKey *from, bool first)
+{
+	TsBatch    *batch = &scan->batch;
+	LeafRead	r;
+
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		ts_tree_find(&scan->tree, from, false, &r.position);
+		r.from = r.position.index;
+		if (!ts_tree_search_leaf(&scan->tree, &r.position, &scan->end, &r.to))
+			continue;
+		r.to = Max(r.to, r.from);
+		/* what is behind this leaf, if the scan's end is not in it */
+		if (read_leaf(scan, batch, &r, false,
+					  r.to == ts_node_count(scan->tree.index, r.position.leaf, 0)))
+			break;
+	}
+	batch->more_right = r.high.node != NULL;
+	batch->more_left = !first;
+	batch->loaded = true;
+}
+
+/* The same to the left. */
+static void
+load_left(TsScan *scan, const TsKey *from, bool first)
+{
+	TsBatch    *batch = &scan->batch;
+	LeafRead	r;
+
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		ts_tree_find(&scan->tree, from, true, &r.position);
+		r.to = r.position.index;
+		if (!ts_tree_search_leaf(&scan->tree, &r.position, &scan->start, &r.from))
+			continue;
+		r.from = Min(r.from, r.to);
+		if (read_leaf(scan, batch, &r, r.from == 0, false))
+			break;
+	}
+	batch->more_left = r.low.node != NULL;
+	batch->more_right = !first;
+	batch->loaded = true;
+}
+
+/*
+ * Go on to the right of the batch.  Loading resets the batch's context, so the
+ * key it starts from is copied, and becomes the new batch's other end.
+ */
+static void
+next_batch(TsScan *scan)
+{
+	TsBatch    *batch = &scan->batch;
+	MemoryContext keep = AllocSetContextCreate(CurrentMemoryContext, "tsindex key",
+											   ALLOCSET_SMALL_SIZES);
+	TsKey		from;
+
+	copy_key(scan, &batch->high, &from, keep);
+	load_right(scan, &from, false);
+	copy_key(scan, &from, &batch->low, batch->context);
+	MemoryContextDelete(keep);
+}
+
+static void
+previous_batch(TsScan *scan)
+{
+	TsBatch    *batch = &scan->batch;
+	MemoryContext keep = AllocSetContextCreate(CurrentMemoryContext, "tsindex key",
+											   ALLOCSET_SMALL_SIZES);
+	TsKey		from;
+
+	copy_key(scan, &batch->low, &from, keep);
+	load_left(scan, &from, false);
+	copy_key(scan, &from, &batch->high, batch->context);
+	MemoryContextDelete(keep);
+}
+
+/* The next entry of the running combination of array elements. */
+static bool
+step(TsScan *scan, ScanDirection direction)
+{
+	TsBatch    *batch = &scan->batch;
+
+	if (ScanDirectionIsForward(direction))
+	{
+		if (!batch->loaded)
+		{
+			load_right(scan, &scan->start, true);
+			batch->at = -1;
+		}
+		batch->at++;
+		while (batch->at >= batch->n)
+		{
+			batch->at = batch->n;
+			if (!batch->more_right)
+				return false;
+			next_batch(scan);
+			batch->at = 0;
+		}
+		return true;
+	}
+	if (!batch->loaded)
+	{
+		load_left(scan, &scan->end, true);
+		batch->at = batch->n;
+	}
+	batch->at--;
+	while (batch->at < 0)
+	{
+		batch->at = -1;
+		if (!batch->more_left)
+			return false;
+		previous_batch(scan);
+		batch->at = batch->n - 1;
+	}
+	return true;
+}
+
+static void
+prepare(IndexScanDesc desc)
+{
+	TsScan	   *scan = desc->opaque;
+
+	ts_scan_prepare(scan, desc->numberOfKeys, scan->narrays > 0 ? scan->keys : desc->keyData);
+	scan->batch.loaded = false;
+}
+
+/* amgettuple without what it hands out: on to the next matching entry. */
+static bool
+advance(IndexScanDesc desc, ScanDirection direction)
+{
+	TsScan	   *scan = desc->opaque;
+
+	if (!scan->prepared)
+	{
+		if (scan->narrays < 0)
+			ts_scan_collect_arrays(desc);
+		if (scan->narrays > 0)
+			ts_scan_start_arrays(desc, direction);
+		prepare(desc);
+	}
+	for (;;)
+	{
+		if (!scan->empty && step(scan, direction))
+			return true;
+		if (scan->narrays <= 0 || !ts_scan_advance_arrays(desc, direction))
+			return false;
+		prepare(desc);
+	}
+}
+
+/* ambeginscan */
+IndexScanDesc
+ts_index_beginscan(Relation index, int nkeys, int norderbys)
+{
+	IndexScanDesc desc = RelationGetIndexScan(index, nkeys, norderbys);
+	TsScan	   *scan = palloc0(sizeof(TsScan));
+
+	scan->tree = ts_index_tree_copy(index);
+	scan->index = index;
+	scan->narrays = -1;
+	scan->context = AllocSetContextCreate(CurrentMemoryContext, "tsindex scan keys",
+										  ALLOCSET_SMALL_SIZES);
+	scan->batch.context = AllocSetContextCreate(CurrentMemoryContext, "tsindex scan",
+												ALLOCSET_SMALL_SIZES);
+	desc->xs_itupdesc = RelationGetDescr(index);
+	desc->opaque = scan;
+	return desc;
+}
+
+/* amrescan */
+void
+ts_index_rescan(IndexScanDesc desc, ScanKey keys, int nkeys, ScanKey orderbys, int norderbys)
+{
+	TsScan	   *scan = desc->opaque;
+
+	if (keys != NULL && desc->numberOfKeys > 0)
+		memmove(desc->keyData, keys, desc->numberOfKeys * sizeof(ScanKeyData));
+	scan->prepared = false;
+	scan->narrays = -1;
+	scan->batch.loaded = scan->mark.loaded = false;
+	scan->batch.n = scan->batch.at = 0;
+}
+
+/* amgettuple */
+bool
+ts_index_gettuple(IndexScanDesc desc, ScanDirection direction)
+{
+	TsScan	   *scan = desc->opaque;
+
+	if (!advance(desc, direction))
+		return false;
+	ts_tid_of_tail(scan->batch.tids[scan->batch.at], &desc->xs_heaptid);
+
+	/*
+	 * Only for an MVCC snapshot it is certain that what it sees under the TID
+	 * is what was there when the leaf was read.
+	 */
+	desc->xs_recheck = scan->recheck || !IsMVCCSnapshot(desc->xs_snapshot);
+	return true;
+}
+
+/* amgetbitmap */
+int64
+ts_index_getbitmap(IndexScanDesc desc, TIDBitmap *tbm)
+{
+	TsScan	   *scan = desc->opaque;
+	int64		n = 0;
+
+	while (advance(desc, ForwardScanDirection))
+	{
+		ItemPointerData tid;
+
+		ts_tid_of_tail(scan->batch.tids[scan->batch.at], &tid);
+		tbm_add_tuples(tbm, &tid, 1, scan->recheck);
+		n++;
+	}
+	return n;
+}
+
+/* amendscan */
+void
+ts_index_endscan(IndexScanDesc desc)
+{
+	TsScan	   *scan = desc->opaque;
+
+	MemoryContextDelete(scan->context);
+	MemoryContextDelete(scan->batch.context);
+	if (scan->mark.context != NULL)
+		MemoryContextDelete(scan->mark.context);
+	if (scan->array_context != NULL)
+		MemoryContextDelete(scan->array_context);
+	pfree(scan->tree.info);
+	pfree(scan);
+}
+
+static void
+copy_batch(TsScan *scan, const TsBatch *from, TsBatch *to)
+{
+	MemoryContext context = to->context;
+
+	MemoryContextReset(context);
+	*to = *from;
+	to->context = context;
+	if (from->loaded && from->more_left)
+		copy_key(scan, &from->low, &to->low, context);
+	if (from->loaded && from->more_right)
+		copy_key(scan, &from->high, &to->high, context);
+}
+
+/* ammarkpos */
+void
+ts_index_markpos(IndexScanDesc desc)
+{
+	TsScan	   *scan = desc->opaque;
+
+	if (scan->mark.context == NULL)
+		scan->mark.context = AllocSetContextCreate(GetMemoryChunkContext(scan),
+												   "tsindex marked position",
+												   ALLOCSET_SMALL_SIZES);
+	copy_batch(scan, &scan->batch, &scan->mark);
+	for (int i = 0; i < scan->narrays; i++)
+		scan->arrays[i].marked = scan->arrays[i].at;
+}
+
+/* amrestrpos */
+void
+ts_index_restrpos(IndexScanDesc desc)
+{
+	TsScan	   *scan = desc->opaque;
+	bool		moved = false;
+
+	for (int i = 0; i < scan->narrays; i++)
+	{
+		TsArrayKey *array = &scan->arrays[i];
+
+		moved |= array->at != array->marked;
+		array->at = array->marked;
+		scan->keys[array->key].sk_argument = array->elems[array->at];
+	}
+	if (moved)
+		prepare(desc);
+	copy_batch(scan, &scan->mark, &scan->batch);
+}
