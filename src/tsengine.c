@@ -33,7 +33,8 @@
 #include "durability/imageio.h"
 #include "durability/load.h"
 #include "durability/redo.h"
-#include "index/index.h"
+#include "index/command.h"
+#include "index/directory.h"
 #include "memory/arena.h"
 #include "memory/testing.h"
 #include "sql/replace.h"
@@ -169,7 +170,10 @@ executor_start(QueryDesc *query, int eflags)
 		standard_ExecutorStart(query, eflags);
 	ts_stop_prefetch_in_plan(query->planstate);
 	if (query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE)
+	{
 		note_transition_tables(query);
+		ts_index_open_for_conflicts(query, eflags);
+	}
 }
 
 /* The end of a statement, or of one inside of it. */
@@ -181,8 +185,39 @@ wait_for_statement_reads(void)
 }
 
 static void
+run_query(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
+{
+	if (prev_executor_run)
+		prev_executor_run(query, direction, count, execute_once);
+	else
+		standard_ExecutorRun(query, direction, count, execute_once);
+}
+
+/* With ON CONFLICT on partitions, core wants their indexes to be btrees. */
+static void
+run_disguised(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once,
+			  List *indexes)
+{
+	List	   *volatile disguised = ts_index_disguise(indexes);
+
+	PG_TRY();
+	{
+		run_query(query, direction, count, execute_once);
+	}
+	PG_CATCH();
+	{
+		ts_index_undisguise(disguised, true);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	ts_index_undisguise(disguised, false);
+}
+
+static void
 executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
 {
+	List	   *partition_indexes = NIL;
+
 	if (query->plannedstmt->parallelModeNeeded)
 	{
 		/*
@@ -194,10 +229,12 @@ executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execu
 		else if (is_mvcc(query->snapshot))
 			ts_snapshot_set_parallel(query->snapshot);
 	}
-	if (prev_executor_run)
-		prev_executor_run(query, direction, count, execute_once);
+	if (query->operation == CMD_INSERT || query->plannedstmt->hasModifyingCTE)
+		partition_indexes = ts_index_in_partitions(query);
+	if (partition_indexes != NIL)
+		run_disguised(query, direction, count, execute_once, partition_indexes);
 	else
-		standard_ExecutorRun(query, direction, count, execute_once);
+		run_query(query, direction, count, execute_once);
 	wait_for_statement_reads();
 }
 
@@ -250,6 +287,43 @@ run_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
 	else
 		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
 								query_env, dest, qc);
+}
+
+/*
+ * Run a command that names tsindex, or in which core wants indexes to be btrees.
+ */
+static void
+run_index_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
+				  ProcessUtilityContext context, ParamListInfo params,
+				  QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
+{
+	bool		forced;
+	PlannedStmt *accepted = ts_index_accept_name(pstmt, &forced);
+	List	   *named = ts_index_named_for_constraints(pstmt->utilityStmt);
+	List	   *volatile disguised = NIL;
+
+	if (!forced && named == NIL)
+	{
+		run_utility(pstmt, query_string, read_only_tree, context, params,
+					query_env, dest, qc);
+		return;
+	}
+	PG_TRY();
+	{
+		disguised = ts_index_disguise(named);
+		ts_index_force(forced);
+		run_utility(accepted, query_string, read_only_tree, context, params,
+					query_env, dest, qc);
+	}
+	PG_CATCH();
+	{
+		ts_index_force(false);
+		ts_index_undisguise(disguised, true);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	ts_index_force(false);
+	ts_index_undisguise(disguised, false);
 }
 
 /* The option's value in CREATE DATABASE, or NULL. */
@@ -351,8 +425,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		ts_stop_prefetch_in_analyze();
 	if (concurrent_index)
 		ts_txn_force_mixed(true);	/* switched off by an abort, too */
-	run_utility(pstmt, query_string, read_only_tree, context, params,
-				query_env, dest, qc);
+	run_index_utility(pstmt, query_string, read_only_tree, context, params,
+					  query_env, dest, qc);
 	if (concurrent_index)
 		ts_txn_force_mixed(false);
 	ts_resume_prefetch();
@@ -456,7 +530,7 @@ define_settings(void)
 							NULL, NULL, NULL);
 	DefineCustomEnumVariable("tsengine.index",
 							 "Sets what new indexes of tsengine tables become that are declared as btree.",
-							 NULL, &ts_index_default, TS_INDEX_BTREE, index_defaults,
+							 NULL, &ts_index_default, TS_INDEX_MEMORY, index_defaults,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 #ifdef TSENGINE_TEST
 	DefineCustomIntVariable("tsengine.index_fanout",

@@ -11,6 +11,7 @@
 #include "access/parallel.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
+#include "commands/defrem.h"
 #include "postmaster/autovacuum.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -36,6 +37,20 @@ ts_warn_serializable(void)
 			 errdetail("Serializable validation of tsengine tables is not implemented yet.")));
 }
 
+/* Indexes of this access method wait for transactions without an xid, too. */
+static bool
+is_memory_index(Oid index)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_class) GETSTRUCT(tuple))->relam == get_am_oid("tsindex", true);
+	ReleaseSysCache(tuple);
+	return result;
+}
+
 /* Core waits for the xid of who inserts into these, so there must be one. */
 static bool
 has_unique_index(Relation rel)
@@ -52,7 +67,8 @@ has_unique_index(Relation rel)
 		if (!HeapTupleIsValid(tuple))
 			continue;
 		index = (Form_pg_index) GETSTRUCT(tuple);
-		found |= index->indisunique || index->indisexclusion;
+		found |= index->indisexclusion ||
+			(index->indisunique && !is_memory_index(index->indexrelid));
 		ReleaseSysCache(tuple);
 	}
 	list_free(indexes);

@@ -19,15 +19,6 @@
 
 #include "index/tree.h"
 
-/* GUC tsengine.index: what indexes declared as btree become */
-typedef enum TsIndexDefault
-{
-	TS_INDEX_BTREE,
-	TS_INDEX_MEMORY
-} TsIndexDefault;
-
-extern int ts_index_default;
-
 /* open.c */
 extern TsTree ts_index_tree(Relation index);
 extern TsTree ts_index_tree_copy(Relation index);
@@ -70,10 +61,6 @@ extern IndexBulkDeleteResult *ts_index_vacuumcleanup(IndexVacuumInfo *info,
 													 IndexBulkDeleteResult *stats);
 
 /* switch.c */
-extern void ts_index_install_hooks(void);
 extern Oid	ts_index_am_oid(void);
-
-
-
 
 #endif							/* TS_INDEX_H */

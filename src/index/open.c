@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "access/nbtree.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
@@ -14,9 +15,14 @@
 #include "index/index.h"
 #include "transaction/txn.h"
 
-/* Cached in rd_amcache, and in the relation's index context. */
+/*
+ * Cached in rd_amcache, and in the relation's index context.  While the index is
+ * disguised as a btree (command.c), the planner may take this for btree's meta
+ * page, of which it wants the level of the fast root: that is 0 then.
+ */
 typedef struct OpenIndex
 {
+	char		meta_page[sizeof(BTMetaPageData)];
 	TsIndex    *index;
 	TsKeyInfo	info;
 } OpenIndex;
@@ -53,6 +59,7 @@ open_index(Relation rel)
 		index = rebuild_missing(rel);
 	open = MemoryContextAlloc(rel->rd_indexcxt,
 							  offsetof(OpenIndex, info) + ts_key_info_size(rel));
+	memset(open->meta_page, 0, sizeof(open->meta_page));
 	open->index = index;
 	ts_key_info_init(&open->info, rel, rel->rd_indexcxt);
 	/* the look-ups above may have made core forget an older entry */

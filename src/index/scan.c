@@ -351,7 +351,8 @@ ts_index_gettuple(IndexScanDesc desc, ScanDirection direction)
 	 * Only for an MVCC snapshot it is certain that what it sees under the TID
 	 * is what was there when the leaf was read.
 	 */
-	desc->xs_recheck = scan->recheck || !IsMVCCSnapshot(desc->xs_snapshot);
+	desc->xs_recheck = scan->recheck ||
+		(desc->numberOfKeys > 0 && !IsMVCCSnapshot(desc->xs_snapshot));
 	return true;
 }
 

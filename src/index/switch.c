@@ -17,27 +17,20 @@
 #include "access/genam.h"
 #include "access/heapam.h"
 #include "access/htup_details.h"
-#include "access/nbtree.h"
 #include "access/table.h"
 #include "catalog/dependency.h"
-#include "catalog/index.h"
 #include "catalog/indexing.h"
-#include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
-#include "catalog/pg_inherits.h"
 #include "commands/defrem.h"
-#include "executor/executor.h"
-#include "nodes/execnodes.h"
-#include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "index/command.h"
 #include "index/index.h"
 
 int			ts_index_default = TS_INDEX_BTREE;
@@ -140,6 +133,10 @@ switch_new_index(Oid oid)
 		if (form->relkind == RELKIND_INDEX && form->relpersistence != RELPERSISTENCE_TEMP &&
 			form->relam == BTREE_AM_OID && is_our_table(table_of_index(oid)))
 			am = ts_index_am_oid();
+		if (forced && !OidIsValid(am) && form->relkind == RELKIND_INDEX)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("access method \"tsindex\" supports only permanent and unlogged tables of access method \"tsengine\"")));
 		if (OidIsValid(am))
 		{
 			ObjectAddress index = {RelationRelationId, oid, 0};
@@ -166,6 +163,13 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 	if (access == OAT_POST_CREATE && class_id == RelationRelationId && sub_id == 0 &&
 		(forced || ts_index_default == TS_INDEX_MEMORY))
 		switch_new_index(object_id);
+}
+
+/* A command that names tsindex runs: switch what it creates. */
+void
+ts_index_force(bool on)
+{
+	forced = on;
 }
 
 void

@@ -1,0 +1,264 @@
+/*-------------------------------------------------------------------------
+ *
+ * command.c
+ *	  Commands in which core asks whether an index is a btree.
+ *
+ * - CREATE INDEX ... USING tsindex becomes one USING btree that is switched.
+ * - ON CONFLICT: core prepares unique indexes for it only if they are btrees, so
+ *	 we open those of the target table before it does.
+ * - ON CONFLICT on a partitioned table opens the partitions' indexes as it goes,
+ *	 and ALTER TABLE ... ADD CONSTRAINT ... USING INDEX looks at the relation
+ *	 cache, too: as long as such a command runs, the entries there say btree.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/nbtree.h"
+#include "access/table.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "executor/executor.h"
+#include "nodes/execnodes.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "index/command.h"
+#include "index/index.h"
+
+/* ---- CREATE INDEX, ALTER TABLE ---- */
+
+/*
+ * The command with "USING tsindex" replaced; *forced is set if there was such a
+ * thing.  The tree given is not changed.
+ */
+PlannedStmt *
+ts_index_accept_name(PlannedStmt *pstmt, bool *forced)
+{
+	IndexStmt  *stmt = (IndexStmt *) pstmt->utilityStmt;
+
+	*forced = false;
+	if (!IsA(stmt, IndexStmt) || stmt->accessMethod == NULL ||
+		strcmp(stmt->accessMethod, "tsindex") != 0)
+		return pstmt;
+	pstmt = copyObject(pstmt);
+	stmt = (IndexStmt *) pstmt->utilityStmt;
+	stmt->accessMethod = pstrdup("btree");
+	*forced = true;
+	return pstmt;
+}
+
+/* Indexes named by ADD CONSTRAINT ... USING INDEX in a command. */
+List *
+ts_index_named_for_constraints(Node *stmt)
+{
+	List	   *oids = NIL;
+	ListCell   *cell;
+	Oid			table;
+
+	if (!IsA(stmt, AlterTableStmt) || ((AlterTableStmt *) stmt)->objtype != OBJECT_TABLE)
+		return NIL;
+	foreach(cell, ((AlterTableStmt *) stmt)->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, cell);
+		Constraint *constraint = (Constraint *) cmd->def;
+		Oid			index;
+
+		if (cmd->subtype != AT_AddConstraint || !IsA(constraint, Constraint) ||
+			constraint->indexname == NULL)
+			continue;
+		/* as core looks for it: in the table's schema */
+		table = RangeVarGetRelid(((AlterTableStmt *) stmt)->relation, AccessShareLock, true);
+		if (!OidIsValid(table))
+			continue;
+		index = get_relname_relid(constraint->indexname, get_rel_namespace(table));
+		if (OidIsValid(index))
+			oids = lappend_oid(oids, index);
+	}
+	return oids;
+}
+
+/* ---- disguise ---- */
+
+static Oid disguised_am = InvalidOid;	/* tsindex */
+
+/*
+ * Let the relation cache say btree of those of the indexes that are tsindexes.
+ * Returns the open relations, for ts_index_undisguise().
+ */
+List *
+ts_index_disguise(List *oids)
+{
+	List	   *disguised = NIL;
+	Oid			am = ts_index_am_oid();
+	ListCell   *cell;
+
+	foreach(cell, oids)
+	{
+		Relation	index;
+
+		if (get_rel_relkind(lfirst_oid(cell)) != RELKIND_INDEX)
+			continue;
+		index = index_open(lfirst_oid(cell), AccessShareLock);
+		if (index->rd_rel->relam != am)
+		{
+			index_close(index, NoLock);
+			continue;
+		}
+		/* core takes what is cached of a btree for its meta page, see open.c */
+		(void) ts_index_tree(index);
+		disguised_am = am;
+		index->rd_rel->relam = BTREE_AM_OID;
+		disguised = lappend(disguised, index);
+	}
+	return disguised;
+}
+
+/* With `error`, an abort follows, which closes the relations. */
+void
+ts_index_undisguise(List *disguised, bool error)
+{
+	ListCell   *cell;
+
+	foreach(cell, disguised)
+	{
+		Relation	index = lfirst(cell);
+
+		index->rd_rel->relam = disguised_am;
+		if (!error)
+			index_close(index, NoLock);
+	}
+}
+
+/* ---- ON CONFLICT ---- */
+
+/* As core's BuildSpeculativeIndexInfo(), for indexes it does not know. */
+static void
+prepare_unique_index(Relation index, IndexInfo *info)
+{
+	int			n = IndexRelationGetNumberOfKeyAttributes(index);
+
+	info->ii_UniqueOps = palloc(n * sizeof(Oid));
+	info->ii_UniqueProcs = palloc(n * sizeof(Oid));
+	info->ii_UniqueStrats = palloc(n * sizeof(uint16));
+	for (int i = 0; i < n; i++)
+	{
+		Oid			type = index->rd_opcintype[i];
+		Oid			equal = get_opfamily_member(index->rd_opfamily[i], type, type,
+												BTEqualStrategyNumber);
+
+		if (!OidIsValid(equal))
+			elog(ERROR, "missing operator %d(%u,%u) in opfamily %u",
+				 BTEqualStrategyNumber, type, type, index->rd_opfamily[i]);
+		info->ii_UniqueStrats[i] = BTEqualStrategyNumber;
+		info->ii_UniqueOps[i] = equal;
+		info->ii_UniqueProcs[i] = get_opcode(equal);
+	}
+}
+
+static void
+open_indexes(ResultRelInfo *target, Oid am)
+{
+	ExecOpenIndices(target, false);
+	for (int i = 0; i < target->ri_NumIndices; i++)
+	{
+		Relation	index = target->ri_IndexRelationDescs[i];
+		IndexInfo  *info = target->ri_IndexRelationInfo[i];
+
+		if (!info->ii_Unique)
+			continue;
+		if (index->rd_rel->relam == am)
+			prepare_unique_index(index, info);
+		else
+			BuildSpeculativeIndexInfo(index, info);
+	}
+}
+
+/* The target of INSERT ... ON CONFLICT, or NULL. */
+static ResultRelInfo *
+conflict_target(PlanState *state)
+{
+	ModifyTableState *modify = (ModifyTableState *) state;
+
+	if (state == NULL || !IsA(state, ModifyTableState) ||
+		((ModifyTable *) state->plan)->onConflictAction == ONCONFLICT_NONE)
+		return NULL;
+	return &modify->resultRelInfo[0];
+}
+
+static void
+open_for_conflict(ResultRelInfo *target, Oid am)
+{
+	if (target == NULL || target->ri_RelationDesc->rd_rel->relkind != RELKIND_RELATION ||
+		target->ri_IndexRelationDescs != NULL)
+		return;
+	open_indexes(target, am);
+}
+
+/* All targets of ON CONFLICT in a query. */
+static List *
+conflict_targets(QueryDesc *query)
+{
+	List	   *targets = NIL;
+	ListCell   *cell;
+
+	targets = lappend(targets, conflict_target(query->planstate));
+	foreach(cell, query->estate->es_auxmodifytables)
+		targets = list_append_unique_ptr(targets, conflict_target(lfirst(cell)));
+	foreach(cell, query->estate->es_subplanstates)
+		targets = list_append_unique_ptr(targets, conflict_target(lfirst(cell)));
+	return list_delete_ptr(targets, NULL);
+}
+
+/*
+ * After ExecutorStart: open the indexes of tables that ON CONFLICT inserts into.
+ */
+void
+ts_index_open_for_conflicts(QueryDesc *query, int eflags)
+{
+	Oid			am;
+	MemoryContext old;
+	ListCell   *cell;
+
+	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) || query->planstate == NULL)
+		return;
+	am = ts_index_am_oid();
+	if (!OidIsValid(am))
+		return;
+	old = MemoryContextSwitchTo(query->estate->es_query_cxt);
+	foreach(cell, conflict_targets(query))
+		open_for_conflict(lfirst(cell), am);
+	MemoryContextSwitchTo(old);
+}
+
+/* Indexes that ON CONFLICT in this query may meet in partitions. */
+List *
+ts_index_in_partitions(QueryDesc *query)
+{
+	List	   *oids = NIL;
+	ListCell   *cell;
+	ListCell   *child;
+
+	if (query->planstate == NULL || !OidIsValid(ts_index_am_oid()))
+		return NIL;
+	foreach(cell, conflict_targets(query))
+	{
+		Relation	root = ((ResultRelInfo *) lfirst(cell))->ri_RelationDesc;
+
+		if (root->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
+			continue;
+		foreach(child, find_all_inheritors(RelationGetRelid(root), RowExclusiveLock, NULL))
+		{
+			Relation	table = table_open(lfirst_oid(child), NoLock);
+
+			oids = list_concat(oids, RelationGetIndexList(table));
+			table_close(table, NoLock);
+		}
+	}
+	return oids;
+}
