@@ -289,20 +289,15 @@ run_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
 								query_env, dest, qc);
 }
 
-/*
- * Run a command that names tsindex, or in which core wants indexes to be btrees.
- */
+/* Run a command that may make indexes. */
 static void
 run_index_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
 				  ProcessUtilityContext context, ParamListInfo params,
 				  QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
 {
-	bool		forced;
-	PlannedStmt *accepted = ts_index_accept_name(pstmt, &forced);
-	List	   *named = ts_index_named_for_constraints(pstmt->utilityStmt);
-	List	   *volatile disguised = NIL;
+	TsIndexCommand command;
 
-	if (!forced && named == NIL)
+	if (!ts_index_command_begin(&pstmt, &command))
 	{
 		run_utility(pstmt, query_string, read_only_tree, context, params,
 					query_env, dest, qc);
@@ -310,20 +305,16 @@ run_index_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_t
 	}
 	PG_TRY();
 	{
-		disguised = ts_index_disguise(named);
-		ts_index_force(forced);
-		run_utility(accepted, query_string, read_only_tree, context, params,
+		run_utility(pstmt, query_string, read_only_tree, context, params,
 					query_env, dest, qc);
 	}
 	PG_CATCH();
 	{
-		ts_index_force(false);
-		ts_index_undisguise(disguised, true);
+		ts_index_command_end(&command, true);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	ts_index_force(false);
-	ts_index_undisguise(disguised, false);
+	ts_index_command_end(&command, false);
 }
 
 /* The option's value in CREATE DATABASE, or NULL. */

@@ -33,29 +33,23 @@
 
 /* ---- CREATE INDEX, ALTER TABLE ---- */
 
-/*
- * The command with "USING tsindex" replaced; *forced is set if there was such a
- * thing.  The tree given is not changed.
- */
-PlannedStmt *
-ts_index_accept_name(PlannedStmt *pstmt, bool *forced)
+/* Does the command say "USING tsindex"?  Then *pstmt becomes a copy with btree. */
+static bool
+accept_name(PlannedStmt **pstmt)
 {
-	IndexStmt  *stmt = (IndexStmt *) pstmt->utilityStmt;
+	IndexStmt  *stmt = (IndexStmt *) (*pstmt)->utilityStmt;
 
-	*forced = false;
 	if (!IsA(stmt, IndexStmt) || stmt->accessMethod == NULL ||
 		strcmp(stmt->accessMethod, "tsindex") != 0)
-		return pstmt;
-	pstmt = copyObject(pstmt);
-	stmt = (IndexStmt *) pstmt->utilityStmt;
-	stmt->accessMethod = pstrdup("btree");
-	*forced = true;
-	return pstmt;
+		return false;
+	*pstmt = copyObject(*pstmt);
+	((IndexStmt *) (*pstmt)->utilityStmt)->accessMethod = pstrdup("btree");
+	return true;
 }
 
 /* Indexes named by ADD CONSTRAINT ... USING INDEX in a command. */
-List *
-ts_index_named_for_constraints(Node *stmt)
+static List *
+named_for_constraints(Node *stmt)
 {
 	List	   *oids = NIL;
 	ListCell   *cell;
@@ -112,10 +106,12 @@ ts_index_disguise(List *oids)
 		}
 		/* core takes what is cached of a btree for its meta page, see open.c */
 		(void) ts_index_tree(index);
-		disguised_am = am;
-		index->rd_rel->relam = BTREE_AM_OID;
 		disguised = lappend(disguised, index);
 	}
+	/* nothing fails from here on */
+	disguised_am = am;
+	foreach(cell, disguised)
+		((Relation) lfirst(cell))->rd_rel->relam = BTREE_AM_OID;
 	return disguised;
 }
 
@@ -133,6 +129,41 @@ ts_index_undisguise(List *disguised, bool error)
 		if (!error)
 			index_close(index, NoLock);
 	}
+}
+
+/* ---- utility commands ---- */
+
+/*
+ * Before a utility command: true if ts_index_command_end() is to be called, on
+ * errors, too.  *pstmt is what is to be run.
+ */
+bool
+ts_index_command_begin(PlannedStmt **pstmt, TsIndexCommand *command)
+{
+	TsSwitchMode mode = TS_SWITCH_BY_SETTING;
+	List	   *named = named_for_constraints((*pstmt)->utilityStmt);
+
+	memset(command, 0, sizeof(*command));
+	command->alters = ts_index_alter_begin((*pstmt)->utilityStmt, &command->alter);
+	if (accept_name(pstmt))
+		mode = TS_SWITCH_NAMED;
+	else if (command->alter.hidden != NIL && !command->alter.other_indexes)
+		mode = TS_SWITCH_ALL;	/* new ones become what the old ones were */
+	if (mode == TS_SWITCH_BY_SETTING && named == NIL && !command->alters)
+		return false;
+	command->disguised = ts_index_disguise(named);
+	command->previous_mode = ts_index_set_switch(mode);
+	return true;
+}
+
+/* With `error`, an abort follows. */
+void
+ts_index_command_end(TsIndexCommand *command, bool error)
+{
+	(void) ts_index_set_switch(command->previous_mode);
+	ts_index_undisguise(command->disguised, error);
+	if (command->alters && !error)
+		ts_index_alter_end(&command->alter);
 }
 
 /* ---- ON CONFLICT ---- */

@@ -22,6 +22,7 @@
 /* open.c */
 extern TsTree ts_index_tree(Relation index);
 extern TsTree ts_index_tree_copy(Relation index);
+extern Relation ts_index_load(Oid oid);
 
 /* build.c */
 extern IndexBuildResult *ts_index_build(Relation table, Relation index, IndexInfo *info);
@@ -62,5 +63,7 @@ extern IndexBulkDeleteResult *ts_index_vacuumcleanup(IndexVacuumInfo *info,
 
 /* switch.c */
 extern Oid	ts_index_am_oid(void);
+extern bool ts_index_is_our_table(Oid table);
+extern void ts_index_depend_on_am(Oid index, Oid am);
 
 #endif							/* TS_INDEX_H */

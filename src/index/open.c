@@ -98,3 +98,13 @@ ts_index_tree_copy(Relation rel)
 	tree.info = copy;
 	return tree;
 }
+
+/* Open an index on which the caller has a lock, and see to it that it has a tree. */
+Relation
+ts_index_load(Oid oid)
+{
+	Relation	index = index_open(oid, NoLock);
+
+	(void) ts_index_tree(index);
+	return index;
+}

@@ -25,6 +25,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
 #include "commands/defrem.h"
+#include "miscadmin.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -36,7 +37,7 @@
 int			ts_index_default = TS_INDEX_BTREE;
 
 static object_access_hook_type prev_object_access = NULL;
-static bool forced = false;		/* CREATE INDEX ... USING tsindex is running */
+static TsSwitchMode switch_mode = TS_SWITCH_BY_SETTING;
 
 /* The access method's OID, or InvalidOid where the extension is not installed. */
 Oid
@@ -75,8 +76,8 @@ table_of_index(Oid index)
 	return table;
 }
 
-static bool
-is_our_table(Oid table)
+bool
+ts_index_is_our_table(Oid table)
 {
 	Oid			am = get_table_am_oid("tsengine", true);
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
@@ -118,6 +119,29 @@ correct_cached_entry(Oid oid, Oid am)
 	RelationClose(index);
 }
 
+/* DROP EXTENSION without CASCADE refuses while there is such an index. */
+void
+ts_index_depend_on_am(Oid index, Oid am)
+{
+	ObjectAddress depender = {RelationRelationId, index, 0};
+	ObjectAddress method = {AccessMethodRelationId, am, 0};
+
+	recordDependencyOn(&depender, &method, DEPENDENCY_NORMAL);
+}
+
+/*
+ * Is it wanted that this btree becomes a tsindex?  If it takes over the file of
+ * one, it must.
+ */
+static bool
+is_switch_wanted(Form_pg_class form)
+{
+	RelFileNode rnode = {0, MyDatabaseId, form->relfilenode};
+
+	return switch_mode != TS_SWITCH_BY_SETTING || ts_index_default == TS_INDEX_MEMORY ||
+		ts_index_find(rnode, InvalidBackendId) != NULL;
+}
+
 /* A new index: if it is a btree on one of our tables, make it a tsindex. */
 static void
 switch_new_index(Oid oid)
@@ -131,20 +155,18 @@ switch_new_index(Oid oid)
 	{
 		form = (Form_pg_class) GETSTRUCT(tuple);
 		if (form->relkind == RELKIND_INDEX && form->relpersistence != RELPERSISTENCE_TEMP &&
-			form->relam == BTREE_AM_OID && is_our_table(table_of_index(oid)))
+			form->relam == BTREE_AM_OID && is_switch_wanted(form) &&
+			ts_index_is_our_table(table_of_index(oid)))
 			am = ts_index_am_oid();
-		if (forced && !OidIsValid(am) && form->relkind == RELKIND_INDEX)
+		if (switch_mode == TS_SWITCH_NAMED && !OidIsValid(am) && form->relkind == RELKIND_INDEX)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("access method \"tsindex\" supports only permanent and unlogged tables of access method \"tsengine\"")));
 		if (OidIsValid(am))
 		{
-			ObjectAddress index = {RelationRelationId, oid, 0};
-			ObjectAddress method = {AccessMethodRelationId, am, 0};
-
 			form->relam = am;
 			heap_inplace_update(catalog, tuple);
-			recordDependencyOn(&index, &method, DEPENDENCY_NORMAL);
+			ts_index_depend_on_am(oid, am);
 		}
 	}
 	table_close(catalog, RowExclusiveLock);
@@ -161,15 +183,18 @@ object_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, 
 	if (prev_object_access)
 		prev_object_access(access, class_id, object_id, sub_id, arg);
 	if (access == OAT_POST_CREATE && class_id == RelationRelationId && sub_id == 0 &&
-		(forced || ts_index_default == TS_INDEX_MEMORY))
+		OidIsValid(ts_index_am_oid()))
 		switch_new_index(object_id);
 }
 
-/* A command that names tsindex runs: switch what it creates. */
-void
-ts_index_force(bool on)
+/* For the length of a command.  Returns what it was. */
+TsSwitchMode
+ts_index_set_switch(TsSwitchMode mode)
 {
-	forced = on;
+	TsSwitchMode previous = switch_mode;
+
+	switch_mode = mode;
+	return previous;
 }
 
 void
