@@ -54,6 +54,11 @@ COMMENT ON FUNCTION verify() IS
 REVOKE EXECUTE ON FUNCTION verify() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION verify() TO pg_monitor;
 
+CREATE FUNCTION check_index(index regclass) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'tsengine_check_index' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION check_index(regclass) IS
+	'compares a tsindex with its table and returns a row for each thing that is wrong';
+
 CREATE VIEW stat_memory AS SELECT * FROM memory_stats();
 COMMENT ON VIEW stat_memory IS 'use of the memory that holds tsengine tables';
 

@@ -6,9 +6,9 @@
  * - CREATE INDEX ... USING tsindex becomes one USING btree that is switched.
  * - ON CONFLICT: core prepares unique indexes for it only if they are btrees, so
  *	 we open those of the target table before it does.
- * - ON CONFLICT on a partitioned table opens the partitions' indexes as it goes,
- *	 and ALTER TABLE ... ADD CONSTRAINT ... USING INDEX looks at the relation
- *	 cache, too: as long as such a command runs, the entries there say btree.
+ * - ON CONFLICT on a partitioned table opens the partitions' indexes as it goes;
+ *	 ALTER TABLE ... ADD CONSTRAINT ... USING INDEX and REFRESH MATERIALIZED VIEW
+ *	 CONCURRENTLY look at the relation cache, too: as long as such a command runs, the entries there say btree.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,6 +22,7 @@
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "commands/tablecmds.h"
 #include "executor/executor.h"
 #include "nodes/execnodes.h"
 #include "utils/lsyscache.h"
@@ -47,34 +48,61 @@ accept_name(PlannedStmt **pstmt)
 	return true;
 }
 
-/* Indexes named by ADD CONSTRAINT ... USING INDEX in a command. */
+/* Indexes named by ADD CONSTRAINT ... USING INDEX. */
 static List *
-named_for_constraints(Node *stmt)
+indexes_for_constraints(AlterTableStmt *stmt)
 {
 	List	   *oids = NIL;
 	ListCell   *cell;
-	Oid			table;
 
-	if (!IsA(stmt, AlterTableStmt) || ((AlterTableStmt *) stmt)->objtype != OBJECT_TABLE)
-		return NIL;
-	foreach(cell, ((AlterTableStmt *) stmt)->cmds)
+	foreach(cell, stmt->cmds)
 	{
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, cell);
 		Constraint *constraint = (Constraint *) cmd->def;
-		Oid			index;
+		Oid			table;
 
 		if (cmd->subtype != AT_AddConstraint || !IsA(constraint, Constraint) ||
 			constraint->indexname == NULL)
 			continue;
 		/* as core looks for it: in the table's schema */
-		table = RangeVarGetRelid(((AlterTableStmt *) stmt)->relation, AccessShareLock, true);
-		if (!OidIsValid(table))
-			continue;
-		index = get_relname_relid(constraint->indexname, get_rel_namespace(table));
-		if (OidIsValid(index))
-			oids = lappend_oid(oids, index);
+		table = RangeVarGetRelidExtended(stmt->relation, AccessExclusiveLock, RVR_MISSING_OK,
+										 RangeVarCallbackOwnsRelation, NULL);
+		if (OidIsValid(table))
+			oids = lappend_oid(oids, get_relname_relid(constraint->indexname,
+													   get_rel_namespace(table)));
 	}
 	return oids;
+}
+
+/* REFRESH MATERIALIZED VIEW CONCURRENTLY wants a unique btree. */
+static List *
+indexes_for_refresh(RefreshMatViewStmt *stmt)
+{
+	Oid			oid;
+	Relation	view;
+	List	   *oids;
+
+	if (!stmt->concurrent)
+		return NIL;
+	oid = RangeVarGetRelidExtended(stmt->relation, ExclusiveLock, RVR_MISSING_OK,
+								   RangeVarCallbackOwnsTable, NULL);
+	if (!OidIsValid(oid))
+		return NIL;
+	view = table_open(oid, NoLock);
+	oids = RelationGetIndexList(view);
+	table_close(view, NoLock);
+	return oids;
+}
+
+/* Indexes that must look like btrees for the command; takes its locks. */
+static List *
+indexes_to_disguise(Node *stmt)
+{
+	if (IsA(stmt, AlterTableStmt) && ((AlterTableStmt *) stmt)->objtype == OBJECT_TABLE)
+		return indexes_for_constraints((AlterTableStmt *) stmt);
+	if (IsA(stmt, RefreshMatViewStmt))
+		return indexes_for_refresh((RefreshMatViewStmt *) stmt);
+	return NIL;
 }
 
 /* ---- disguise ---- */
@@ -141,7 +169,7 @@ bool
 ts_index_command_begin(PlannedStmt **pstmt, TsIndexCommand *command)
 {
 	TsSwitchMode mode = TS_SWITCH_BY_SETTING;
-	List	   *named = named_for_constraints((*pstmt)->utilityStmt);
+	List	   *named = indexes_to_disguise((*pstmt)->utilityStmt);
 
 	memset(command, 0, sizeof(*command));
 	command->alters = ts_index_alter_begin((*pstmt)->utilityStmt, &command->alter);

@@ -26,7 +26,7 @@ TS_FUNCTION_INFO_V1(tsindex_handler);
 
 /* bytes of a page of a btree that is filled as such usually are */
 #define BTREE_PAGE_FILL		((BLCKSZ - SizeOfPageHeaderData) * 0.9)
-#define BTREE_ENTRY_BYTES	20
+#define BTREE_ENTRY_BYTES(unique)	((unique) ? 20 : 10)	/* duplicates share a key */
 
 /*
  * Costs as of a btree with as many entries: core's estimate of the size comes
@@ -43,7 +43,7 @@ cost_estimate(PlannerInfo *root, IndexPath *path, double loop_count, Cost *start
 	index_close(index, NoLock);
 	if (info->indpred != NIL)
 		info->tuples = Min(Max(entries, 1), Max(info->rel->tuples, 1));
-	info->pages = (BlockNumber) Max(1, ceil(entries * BTREE_ENTRY_BYTES / BTREE_PAGE_FILL)) + 1;
+	info->pages = (BlockNumber) Max(1, ceil(entries * BTREE_ENTRY_BYTES(info->unique) / BTREE_PAGE_FILL)) + 1;
 	if (info->tree_height < 0)
 		info->tree_height = 0;
 	for (double n = info->pages; n > 300; n /= 300)
@@ -51,6 +51,13 @@ cost_estimate(PlannerInfo *root, IndexPath *path, double loop_count, Cost *start
 	btcostestimate(root, path, loop_count, startup_cost, total_cost, selectivity,
 				   correlation, pages);
 	info->tree_height = -1;
+}
+
+/* Is the column's value in the entries, exactly? */
+static bool
+can_return(Relation index, int attno)
+{
+	return ts_column_is_exact(ts_index_tree(index).info, attno - 1);
 }
 
 /* Operator classes are btree's, and validated there. */
@@ -84,6 +91,7 @@ tsindex_handler(PG_FUNCTION_ARGS)
 	am->aminsert = ts_index_aminsert;
 	am->ambulkdelete = ts_index_bulkdelete;
 	am->amvacuumcleanup = ts_index_vacuumcleanup;
+	am->amcanreturn = can_return;
 	am->amcostestimate = cost_estimate;
 	am->amoptions = btoptions;
 	am->amvalidate = validate;

@@ -34,6 +34,7 @@ extern bool ts_index_aminsert(Relation index, Datum *values, bool *isnull, ItemP
 							  Relation table, IndexUniqueCheck check, bool unchanged,
 							  IndexInfo *info);
 extern bool ts_index_insert_entry(const TsTree *tree, const TsKey *key);
+extern bool ts_index_has_entry(const TsTree *tree, const TsKey *key);
 extern bool ts_index_has_equal(const TsTree *tree, const TsKey *key);
 
 /* scan.c */

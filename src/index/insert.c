@@ -277,6 +277,16 @@ blob_for(const TsTree *tree, const TsKey *key)
 }
 
 /*
+ * Is the place where the check began the one for the entry?  Where a separator
+ * has the key, there are several.
+ */
+static inline bool
+is_alone(const UniqueCheck *check)
+{
+	return check->nequal == 0 && check->nseen == 1;
+}
+
+/*
  * Put an entry where its key was found, if that leaf and those that `check` has
  * read are unchanged.
  */
@@ -287,7 +297,7 @@ insert_at(const TsTree *tree, const TsPosition *p, const TsKey *key,
 	TsLatch    *first;
 	bool		done;
 
-	if (check == NULL || check->nequal == 0)
+	if (check == NULL || is_alone(check))
 		return ts_tree_insert(tree, p, key, blob, false);
 
 	/* the first leaf that was read stands for the key */
@@ -321,7 +331,7 @@ try_insert(const TsTree *tree, const TsKey *key, const UniqueCheck *check)
 	TsBlob	   *blob;
 	bool		valid = true;
 
-	if (check != NULL && check->nequal == 0)
+	if (check != NULL && is_alone(check))
 		p = check->first;		/* what is there is above the key */
 	else
 	{
@@ -378,6 +388,23 @@ ts_index_has_equal(const TsTree *tree, const TsKey *key)
 		(void) next_leaf(&c, &p, &next, &last);
 	}
 	return false;
+}
+
+/* For checks: is there just this entry? */
+bool
+ts_index_has_entry(const TsTree *tree, const TsKey *key)
+{
+	TsPosition	p;
+	bool		valid;
+	bool		present;
+
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		ts_tree_find(tree, key, false, &p);
+		present = is_present(tree, &p, key, &valid);
+	} while (!valid || !ts_latch_valid(&p.leaf->latch, p.version));
+	return present;
 }
 
 static void

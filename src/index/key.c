@@ -476,3 +476,48 @@ ts_key_form(const TsKeyInfo *info, Datum *values, bool *isnull, ItemPointer tid,
 	}
 	key->tail |= ts_tail_of_tid(tid);
 }
+
+/* A key from an entry, of which it takes copies in the current context. */
+void
+ts_key_of_entry(const TsKeyInfo *info, const TsEntry *entry, TsKey *key)
+{
+	HeapTupleData htup;
+	MinimalTuple tuple;
+	int			natts = info->desc->natts;
+
+	memset(key, 0, sizeof(TsKey));
+	key->prefix = entry->prefix;
+	key->tail = entry->tail;
+	if (entry->blob == NULL)
+		return;
+	key->len = entry->blob->len;
+	key->bytes = memcpy(palloc_extended(key->len, MCXT_ALLOC_HUGE), entry->blob->data, key->len);
+	if (info->kind != TS_KEY_COMPARED)
+		return;
+	tuple = (MinimalTuple) key->bytes;
+	htup.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
+	htup.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
+	key->ncolumns = info->ncolumns;
+	key->values = palloc(natts * sizeof(Datum));
+	key->isnull = palloc(natts * sizeof(bool));
+	heap_deform_tuple(&htup, info->desc, key->values, key->isnull);
+}
+
+/* An entry that is a copy against a key; outside of epoch sections. */
+int
+ts_compare_copied(const TsKeyInfo *info, const TsEntry *entry, const TsKey *key)
+{
+	int			result;
+
+	if (info->kind == TS_KEY_COMPARED)
+	{
+		result = ts_compare_columns(info, (MinimalTuple) entry->blob->data, key);
+		if (result != 0)
+			return result;
+	}
+	else if (entry->prefix != key->prefix)
+		return entry->prefix < key->prefix ? -1 : 1;
+	else if (info->kind == TS_KEY_BYTES)
+		return ts_compare_bytes(entry, key);
+	return entry->tail < key->tail ? -1 : entry->tail > key->tail;
+}

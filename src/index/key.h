@@ -117,6 +117,11 @@ extern int	ts_compare_columns(const TsKeyInfo *info, MinimalTuple tuple, const T
 extern const char *ts_entry_bytes(const TsKeyInfo *info, const TsEntry *entry, char *buffer);
 extern void ts_key_form(const TsKeyInfo *info, Datum *values, bool *isnull,
 						ItemPointer tid, TsKey *key);
+extern void ts_key_of_entry(const TsKeyInfo *info, const TsEntry *entry, TsKey *key);
+extern int	ts_compare_copied(const TsKeyInfo *info, const TsEntry *entry, const TsKey *key);
+extern bool ts_column_is_exact(const TsKeyInfo *info, int i);
+extern void ts_decode_entry(const TsKeyInfo *info, const TsEntry *entry, Datum *values,
+							bool *isnull);
 extern bool ts_key_has_null(const TsKeyInfo *info, const bool *isnull);
 
 #endif							/* TS_INDEX_KEY_H */

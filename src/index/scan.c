@@ -11,6 +11,7 @@
  */
 #include "postgres.h"
 
+#include "access/itup.h"
 #include "access/relscan.h"
 #include "miscadmin.h"
 #include "nodes/tidbitmap.h"
@@ -33,34 +34,6 @@ typedef struct LeafRead
 	TsEntry		entries[TS_NODE_WORDS / 2];
 } LeafRead;
 
-/* A key from an entry, which is copied to the current context. */
-static void
-key_of_entry(const TsScan *scan, const TsEntry *entry, TsKey *key)
-{
-	const TsKeyInfo *info = scan->tree.info;
-	HeapTupleData htup;
-	MinimalTuple tuple;
-	int			natts;
-
-	memset(key, 0, sizeof(TsKey));
-	key->prefix = entry->prefix;
-	key->tail = entry->tail;
-	if (entry->blob == NULL)
-		return;
-	key->len = entry->blob->len;
-	key->bytes = memcpy(palloc_extended(key->len, MCXT_ALLOC_HUGE), entry->blob->data, key->len);
-	if (info->kind != TS_KEY_COMPARED)
-		return;
-	tuple = (MinimalTuple) key->bytes;
-	htup.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
-	htup.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
-	natts = info->desc->natts;
-	key->ncolumns = info->ncolumns;
-	key->values = palloc(natts * sizeof(Datum));
-	key->isnull = palloc(natts * sizeof(bool));
-	heap_deform_tuple(&htup, info->desc, key->values, key->isnull);
-}
-
 static void
 copy_blobs(LeafRead *r, int n)
 {
@@ -73,14 +46,38 @@ copy_blobs(LeafRead *r, int n)
 	}
 }
 
+/* Keep a matching entry's key for an index-only scan. */
+static void
+keep_key(const TsScan *scan, TsBatch *batch, const TsEntry *entry)
+{
+	TsEntry    *kept = &batch->entries[batch->n];
+
+	*kept = *entry;
+	if (entry->blob != NULL)
+	{
+		Size		size = ts_blob_size(entry->blob->len);
+
+		kept->blob = memcpy(MemoryContextAllocHuge(batch->context, size), entry->blob, size);
+	}
+}
+
 /* Put the TIDs of matching entries into the batch. */
 static void
 take_matching(const TsScan *scan, TsBatch *batch, const LeafRead *r)
 {
+	int			n = r->to - r->from;
+
 	batch->n = 0;
-	for (int i = 0; i < r->to - r->from; i++)
-		if (scan->nconditions == 0 || ts_entry_matches(scan, &r->entries[i]))
-			batch->tids[batch->n++] = r->entries[i].tail & TS_TAIL_TID;
+	batch->entries = scan->want_keys && n > 0 ?
+		MemoryContextAlloc(batch->context, n * sizeof(TsEntry)) : NULL;
+	for (int i = 0; i < n; i++)
+	{
+		if (scan->nconditions > 0 && !ts_entry_matches(scan, &r->entries[i]))
+			continue;
+		if (batch->entries != NULL)
+			keep_key(scan, batch, &r->entries[i]);
+		batch->tids[batch->n++] = r->entries[i].tail & TS_TAIL_TID;
+	}
 }
 
 /*
@@ -109,10 +106,10 @@ read_leaf(TsScan *scan, TsBatch *batch, LeafRead *r, bool need_low, bool need_hi
 
 		MemoryContextReset(batch->context);
 		if (need_low && r->low.node != NULL)
-			key_of_entry(scan, &r->low.entry, &batch->low);
+			ts_key_of_entry(scan->tree.info, &r->low.entry, &batch->low);
 		if (need_high && r->high.node != NULL)
-			key_of_entry(scan, &r->high.entry, &batch->high);
-		if (compared && scan->nconditions > 0)
+			ts_key_of_entry(scan->tree.info, &r->high.entry, &batch->high);
+		if (compared && (scan->nconditions > 0 || scan->want_keys))
 			copy_blobs(r, n);
 		MemoryContextSwitchTo(old);
 		if (!compared)
@@ -142,7 +139,7 @@ copy_key(const TsScan *scan, const TsKey *key, TsKey *copy, MemoryContext contex
 		blob->len = key->len;
 		memcpy(blob->data, key->bytes, key->len);
 		entry.blob = blob;
-		key_of_entry(scan, &entry, copy);
+		ts_key_of_entry(scan->tree.info, &entry, copy);
 	}
 	MemoryContextSwitchTo(old);
 }
@@ -276,6 +273,7 @@ prepare(IndexScanDesc desc)
 {
 	TsScan	   *scan = desc->opaque;
 
+	pgstat_count_index_scan(scan->index);
 	ts_scan_prepare(scan, desc->numberOfKeys, scan->narrays > 0 ? scan->keys : desc->keyData);
 	scan->batch.loaded = false;
 }
@@ -318,7 +316,7 @@ ts_index_beginscan(Relation index, int nkeys, int norderbys)
 										  ALLOCSET_SMALL_SIZES);
 	scan->batch.context = AllocSetContextCreate(CurrentMemoryContext, "tsindex scan",
 												ALLOCSET_SMALL_SIZES);
-	desc->xs_itupdesc = RelationGetDescr(index);
+	desc->xs_itupdesc = desc->xs_hitupdesc = RelationGetDescr(index);
 	desc->opaque = scan;
 	return desc;
 }
@@ -337,12 +335,42 @@ ts_index_rescan(IndexScanDesc desc, ScanKey keys, int nkeys, ScanKey orderbys, i
 	scan->batch.n = scan->batch.at = 0;
 }
 
+/*
+ * The current entry as a tuple, for an index-only scan.  An index tuple cannot
+ * be as large as our keys; then it is a heap tuple.
+ */
+static void
+hand_out_tuple(IndexScanDesc desc)
+{
+	TsScan	   *scan = desc->opaque;
+	TupleDesc	tupdesc = scan->tree.info->desc;
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+	MemoryContext old;
+
+	if (scan->tuple_context == NULL)
+		scan->tuple_context = AllocSetContextCreate(GetMemoryChunkContext(scan),
+													"tsindex tuple", ALLOCSET_SMALL_SIZES);
+	MemoryContextReset(scan->tuple_context);
+	old = MemoryContextSwitchTo(scan->tuple_context);
+	ts_decode_entry(scan->tree.info, &scan->batch.entries[scan->batch.at], values, isnull);
+	desc->xs_itup = NULL;
+	desc->xs_hitup = NULL;
+	if (heap_compute_data_size(tupdesc, values, isnull) < INDEX_SIZE_MASK - BLCKSZ / 16)
+		desc->xs_itup = index_form_tuple(tupdesc, values, isnull);
+	else
+		desc->xs_hitup = heap_form_tuple(tupdesc, values, isnull);
+	MemoryContextSwitchTo(old);
+}
+
 /* amgettuple */
 bool
 ts_index_gettuple(IndexScanDesc desc, ScanDirection direction)
 {
 	TsScan	   *scan = desc->opaque;
 
+	if (!scan->prepared)
+		scan->want_keys = desc->xs_want_itup;
 	if (!advance(desc, direction))
 		return false;
 	ts_tid_of_tail(scan->batch.tids[scan->batch.at], &desc->xs_heaptid);
@@ -353,6 +381,8 @@ ts_index_gettuple(IndexScanDesc desc, ScanDirection direction)
 	 */
 	desc->xs_recheck = scan->recheck ||
 		(desc->numberOfKeys > 0 && !IsMVCCSnapshot(desc->xs_snapshot));
+	if (scan->want_keys)
+		hand_out_tuple(desc);
 	return true;
 }
 
@@ -386,6 +416,8 @@ ts_index_endscan(IndexScanDesc desc)
 		MemoryContextDelete(scan->mark.context);
 	if (scan->array_context != NULL)
 		MemoryContextDelete(scan->array_context);
+	if (scan->tuple_context != NULL)
+		MemoryContextDelete(scan->tuple_context);
 	pfree(scan->tree.info);
 	pfree(scan);
 }
@@ -398,6 +430,12 @@ copy_batch(TsScan *scan, const TsBatch *from, TsBatch *to)
 	MemoryContextReset(context);
 	*to = *from;
 	to->context = context;
+	if (from->entries != NULL)
+	{
+		to->entries = MemoryContextAlloc(context, Max(from->n, 1) * sizeof(TsEntry));
+		for (to->n = 0; to->n < from->n; to->n++)
+			keep_key(scan, to, &from->entries[to->n]);
+	}
 	if (from->loaded && from->more_left)
 		copy_key(scan, &from->low, &to->low, context);
 	if (from->loaded && from->more_right)

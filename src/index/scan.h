@@ -49,6 +49,7 @@ typedef struct TsBatch
 	TsKey		low;
 	TsKey		high;
 	MemoryContext context;
+	TsEntry    *entries;		/* for index-only scans, or NULL */
 	uint64		tids[TS_NODE_WORDS / 2];
 } TsBatch;
 
@@ -72,6 +73,9 @@ typedef struct TsScan
 	int			narrays;		/* -1: not looked at yet */
 	TsArrayKey *arrays;
 	ScanKey		keys;			/* the scan's, with the arrays' elements put in */
+
+	bool		want_keys;		/* an index-only scan */
+	MemoryContext tuple_context;	/* of what was handed out last */
 
 	TsBatch		batch;
 	TsBatch		mark;
