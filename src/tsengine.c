@@ -521,7 +521,7 @@ define_settings(void)
 							NULL, NULL, NULL);
 	DefineCustomEnumVariable("tsengine.index",
 							 "Sets what new indexes of tsengine tables become that are declared as btree.",
-							 NULL, &ts_index_default, TS_INDEX_MEMORY, index_defaults,
+							 NULL, &ts_index_default, TS_INDEX_BTREE, index_defaults,
 							 PGC_USERSET, 0, NULL, NULL, NULL);
 #ifdef TSENGINE_TEST
 	DefineCustomIntVariable("tsengine.index_fanout",

@@ -13,6 +13,7 @@
 #include "catalog/pg_index.h"
 #include "commands/defrem.h"
 #include "postmaster/autovacuum.h"
+#include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -38,8 +39,8 @@ ts_warn_serializable(void)
 }
 
 /* Indexes of this access method wait for transactions without an xid, too. */
-static bool
-is_memory_index(Oid index)
+bool
+ts_is_memory_index(Oid index)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
 	bool		result;
@@ -68,11 +69,44 @@ has_unique_index(Relation rel)
 			continue;
 		index = (Form_pg_index) GETSTRUCT(tuple);
 		found |= index->indisexclusion ||
-			(index->indisunique && !is_memory_index(index->indexrelid));
+			(index->indisunique && !ts_is_memory_index(index->indexrelid));
 		ReleaseSysCache(tuple);
 	}
 	list_free(indexes);
 	return found;
+}
+
+/*
+ * Note for the garbage collector whether the table's indexes are all in memory.
+ * The caller holds a lock that keeps others from making or dropping some.
+ */
+void
+ts_note_indexes(Relation rel, TsTable *table)
+{
+	List	   *indexes = RelationGetIndexList(rel);
+	TsTableIndexes kind = TS_INDEXES_MEMORY;
+	ListCell   *cell;
+
+	foreach(cell, indexes)
+		if (!ts_is_memory_index(lfirst_oid(cell)))
+			kind = TS_INDEXES_OTHERS;
+	list_free(indexes);
+	if (pg_atomic_read_u32(&table->indexes) != TS_INDEXES_MOVED)
+		pg_atomic_write_u32(&table->indexes, kind);
+}
+
+/*
+ * It is not known yet what indexes the table has: look, if nobody is about to
+ * make or drop one.  What this transaction has dropped may come back.
+ */
+static void
+look_at_indexes(Relation rel, TsTable *table)
+{
+	if (CheckRelationLockedByMe(rel, ShareUpdateExclusiveLock, true) ||
+		!ConditionalLockRelation(rel, ShareUpdateExclusiveLock))
+		return;
+	ts_note_indexes(rel, table);
+	UnlockRelation(rel, ShareUpdateExclusiveLock);
 }
 
 static bool
@@ -143,6 +177,8 @@ ts_relation_build(Relation rel)
 	pg_read_barrier();			/* what was loaded was loaded before that */
 	built.needs_xid = has_unique_index(rel);
 	built.aliasing = has_after_row_triggers(rel);
+	if (pg_atomic_read_u32(&built.table->indexes) == TS_INDEXES_UNKNOWN && !IsInParallelMode())
+		look_at_indexes(rel, built.table);
 
 	/* the look-ups above may have made core forget an older entry */
 	info = MemoryContextAlloc(CacheMemoryContext, sizeof(TsRelation));

@@ -20,6 +20,7 @@
 #include "utils/snapmgr.h"
 
 #include "index/index.h"
+#include "storage/table.h"
 #include "transaction/txn.h"
 
 /* a rebuild that takes longer is mentioned in the server log */
@@ -36,6 +37,7 @@ typedef struct Build
 {
 	TsTree		tree;
 	Relation	table;
+	TsTable    *rows;
 	bool		unique;
 	bool		nulls_distinct;
 	LateKey    *late;
@@ -94,9 +96,19 @@ add_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool alive
 }
 
 static void
+end_build(const Build *build)
+{
+	pg_memory_barrier();
+	pg_atomic_fetch_sub_u32(&build->rows->index_builds, 1);
+}
+
+static void
 free_unfinished(int code, Datum arg)
 {
-	ts_index_free((TsIndex *) DatumGetPointer(arg));
+	Build	   *build = (Build *) DatumGetPointer(arg);
+
+	end_build(build);
+	ts_index_free(build->tree.index);
 }
 
 /*
@@ -111,6 +123,10 @@ build_tree(Relation table, Relation index, IndexInfo *info, bool rebuild)
 	TsIndex    *tree;
 	double		rows;
 
+	build.rows = ts_table_find(table->rd_node, table->rd_backend);
+	if (build.rows == NULL)
+		(void) table->rd_tableam->relation_size(table, MAIN_FORKNUM);	/* makes it known */
+	build.rows = ts_table_find(table->rd_node, table->rd_backend);
 	build.tree.info = palloc(ts_key_info_size(index));
 	ts_key_info_init(build.tree.info, index, CurrentMemoryContext);
 	build.unique = info->ii_Unique && !rebuild;
@@ -122,7 +138,9 @@ build_tree(Relation table, Relation index, IndexInfo *info, bool rebuild)
 	tree = ts_index_new(index->rd_node, index->rd_backend, table->rd_node,
 						build.tree.info->kind != TS_KEY_SHORT);
 	build.tree.index = tree;
-	PG_ENSURE_ERROR_CLEANUP(free_unfinished, PointerGetDatum(tree));
+	/* entries of a tree that is not published yet are unknown to sweeps */
+	pg_atomic_fetch_add_u32(&build.rows->index_builds, 1);
+	PG_ENSURE_ERROR_CLEANUP(free_unfinished, PointerGetDatum(&build));
 	{
 		rows = table->rd_tableam->index_build_range_scan(table, index, info, true, rebuild,
 														 !rebuild, 0, InvalidBlockNumber,
@@ -130,8 +148,9 @@ build_tree(Relation table, Relation index, IndexInfo *info, bool rebuild)
 		for (LateKey *late = build.late; late != NULL; late = late->next)
 			(void) ts_index_insert_entry(&build.tree, &late->key);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(free_unfinished, PointerGetDatum(tree));
+	PG_END_ENSURE_ERROR_CLEANUP(free_unfinished, PointerGetDatum(&build));
 	ts_index_publish(tree);
+	end_build(&build);
 	MemoryContextDelete(build.key_context);
 	MemoryContextDelete(build.late_context);
 	return rows;

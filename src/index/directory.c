@@ -14,8 +14,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
-#include "index/directory.h"
-#include "index/tree.h"
+#include "index/index.h"
 #include "memory/arena.h"
 #include "memory/epoch.h"
 #include "storage/garbage.h"
@@ -58,6 +57,7 @@ ts_index_startup(void)
 	ts_file_dropped_hook = ts_index_drop;
 	ts_database_dropped_hook = drop_database;
 	ts_free_dropped_hook = free_dropped;
+	ts_clean_indexes_hook = ts_index_clean;
 }
 
 static TsIndex **
@@ -139,6 +139,14 @@ unlink_index(RelFileNode rnode, BackendId backend)
 	return index;
 }
 
+/* With the directory lock held: let the garbage collector free a tree. */
+static void
+drop_index(TsIndex *index)
+{
+	index->hash_next = directory->dropped;
+	directory->dropped = index;
+}
+
 /*
  * Make a tree the one of its relation file, in place of another if there was
  * one.  The caller keeps all others out.
@@ -153,9 +161,9 @@ ts_index_publish(TsIndex *index)
 	old = unlink_index(index->rnode, index->backend);
 	index->hash_next = *bucket;
 	*bucket = index;
-	LWLockRelease(directory_lock);
 	if (old != NULL)
-		ts_index_free(old);
+		drop_index(old);
+	LWLockRelease(directory_lock);
 }
 
 /*
@@ -173,14 +181,6 @@ ts_index_find(RelFileNode rnode, BackendId backend)
 		index = index->hash_next;
 	LWLockRelease(directory_lock);
 	return index;
-}
-
-/* With the directory lock held: let the garbage collector free a tree. */
-static void
-drop_index(TsIndex *index)
-{
-	index->hash_next = directory->dropped;
-	directory->dropped = index;
 }
 
 /*
@@ -225,18 +225,65 @@ drop_database(Oid database)
 	LWLockRelease(directory_lock);
 }
 
+/*
+ * The trees of a table that nobody walks, for the caller to walk: he ends that
+ * with ts_index_walk_end().  Returns how many, or -1 if somebody walks one.
+ * *list is palloc'd.
+ */
+int
+ts_index_claim_all(RelFileNode table, TsIndex ***list)
+{
+	int			n = 0;
+	int			max = 16;
+	bool		busy = false;
+	TsIndex   **found = palloc(max * sizeof(TsIndex *));
+
+	LWLockAcquire(directory_lock, LW_SHARED);
+	for (int i = 0; i < DIRECTORY_BUCKETS && !busy; i++)
+	{
+		for (TsIndex *index = directory->buckets[i]; index != NULL && !busy; index = index->hash_next)
+		{
+			if (index->table.relNode != table.relNode || index->table.dbNode != table.dbNode)
+				continue;
+			if (n == max)
+			{
+				max *= 2;
+				found = repalloc(found, max * sizeof(TsIndex *));
+			}
+			busy = !ts_index_walk_begin(index, false);
+			if (!busy)
+				found[n++] = index;
+		}
+	}
+	LWLockRelease(directory_lock);
+	if (busy)
+	{
+		while (n > 0)
+			ts_index_walk_end(found[--n]);
+		pfree(found);
+		return -1;
+	}
+	*list = found;
+	return n;
+}
+
 /* Free dropped trees; called by the garbage collector and when memory is short. */
 static bool
 free_dropped(void)
 {
+	TsIndex   **link;
 	TsIndex    *index;
 
 	if (*(TsIndex *volatile *) &directory->dropped == NULL)
 		return false;
 	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
-	index = directory->dropped;
-	if (index != NULL)
-		directory->dropped = index->hash_next;
+	/* whoever walks one is about to end that */
+	for (link = &directory->dropped; (index = *link) != NULL; link = &index->hash_next)
+		if (ts_index_walk_begin(index, false))
+		{
+			*link = index->hash_next;
+			break;
+		}
 	LWLockRelease(directory_lock);
 	if (index != NULL)
 		ts_index_free(index);

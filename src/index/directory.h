@@ -54,6 +54,7 @@ extern TsIndex *ts_index_new(RelFileNode rnode, BackendId backend, RelFileNode t
 extern void ts_index_free(TsIndex *index);
 extern void ts_index_publish(TsIndex *index);
 extern TsIndex *ts_index_find(RelFileNode rnode, BackendId backend);
+extern int	ts_index_claim_all(RelFileNode table, TsIndex ***list);
 extern void ts_index_drop(RelFileNode rnode, BackendId backend);
 
 #ifdef TSENGINE_TEST

@@ -101,6 +101,10 @@ tsindex_handler(PG_FUNCTION_ARGS)
 	am->amgettuple = ts_index_gettuple;
 	am->amgetbitmap = ts_index_getbitmap;
 	am->amendscan = ts_index_endscan;
+	am->amcanparallel = true;
+	am->amestimateparallelscan = ts_index_estimateparallelscan;
+	am->aminitparallelscan = ts_index_initparallelscan;
+	am->amparallelrescan = ts_index_parallelrescan;
 	am->ammarkpos = ts_index_markpos;
 	am->amrestrpos = ts_index_restrpos;
 	PG_RETURN_POINTER(am);

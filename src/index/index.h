@@ -18,6 +18,7 @@
 #include "utils/rel.h"
 
 #include "index/tree.h"
+#include "storage/sweep.h"
 
 /* open.c */
 extern TsTree ts_index_tree(Relation index);
@@ -47,6 +48,11 @@ extern void ts_index_endscan(IndexScanDesc scan);
 extern void ts_index_markpos(IndexScanDesc scan);
 extern void ts_index_restrpos(IndexScanDesc scan);
 
+/* parallel.c */
+extern Size ts_index_estimateparallelscan(void);
+extern void ts_index_initparallelscan(void *target);
+extern void ts_index_parallelrescan(IndexScanDesc scan);
+
 /* walk.c */
 typedef bool (*TsWalkCallback) (ItemPointer tid, void *state);
 
@@ -56,6 +62,8 @@ extern int64 ts_index_walk(TsIndex *index, TsWalkCallback callback, void *state,
 						   int64 *entries);
 
 /* vacuum.c */
+extern bool ts_index_clean(TsTable *table, RelFileNode rnode, TsSweepCallback is_dead,
+						   void *state);
 extern IndexBulkDeleteResult *ts_index_bulkdelete(IndexVacuumInfo *info,
 												  IndexBulkDeleteResult *stats,
 												  IndexBulkDeleteCallback callback, void *state);

@@ -227,42 +227,116 @@ previous_batch(TsScan *scan)
 	MemoryContextDelete(keep);
 }
 
+/*
+ * A parallel scan: fetch the leaf whose turn it is.  False if none is left.  A
+ * participant that goes on alone has a batch that leads on, as other scans do.
+ */
+static bool
+load_turn(IndexScanDesc desc, ScanDirection direction)
+{
+	TsScan	   *scan = desc->opaque;
+	TsBatch    *batch = &scan->batch;
+	bool		forward = ScanDirectionIsForward(direction);
+	MemoryContext keep = AllocSetContextCreate(CurrentMemoryContext, "tsindex key",
+											   ALLOCSET_SMALL_SIZES);
+	TsKey		from;
+	bool		first;
+	bool		more;
+
+	if (!ts_parallel_take_turn(desc, &first, &from, keep))
+	{
+		MemoryContextDelete(keep);
+		batch->n = 0;
+		batch->loaded = true;
+		batch->more_left = batch->more_right = false;
+		return false;
+	}
+	if (forward)
+		load_right(scan, first ? &scan->start : &from, true);
+	else
+		load_left(scan, first ? &scan->end : &from, true);
+	MemoryContextDelete(keep);
+	more = forward ? batch->more_right : batch->more_left;
+	if (scan->narrays > 0)
+	{
+		(void) ts_parallel_pass_turn(desc, NULL);
+		scan->shares = false;
+	}
+	else
+		scan->shares = ts_parallel_pass_turn(desc, !more ? NULL :
+											 forward ? &batch->high : &batch->low);
+	return true;
+}
+
+/* The batch is used up: load the next one, if there is one. */
+static bool
+load_more(IndexScanDesc desc, ScanDirection direction)
+{
+	TsScan	   *scan = desc->opaque;
+	bool		forward = ScanDirectionIsForward(direction);
+
+	if (scan->shares)
+		return load_turn(desc, direction);
+	if (!(forward ? scan->batch.more_right : scan->batch.more_left))
+		return false;
+	if (forward)
+		next_batch(scan);
+	else
+		previous_batch(scan);
+	return true;
+}
+
+static bool
+load_first(IndexScanDesc desc, ScanDirection direction)
+{
+	TsScan	   *scan = desc->opaque;
+
+	if (scan->shares)
+		return load_turn(desc, direction);
+	if (ScanDirectionIsForward(direction))
+		load_right(scan, &scan->start, true);
+	else
+		load_left(scan, &scan->end, true);
+	return true;
+}
+
 /* The next entry of the running combination of array elements. */
 static bool
-step(TsScan *scan, ScanDirection direction)
+step(IndexScanDesc desc, ScanDirection direction)
 {
+	TsScan	   *scan = desc->opaque;
 	TsBatch    *batch = &scan->batch;
 
 	if (ScanDirectionIsForward(direction))
 	{
 		if (!batch->loaded)
 		{
-			load_right(scan, &scan->start, true);
+			if (!load_first(desc, direction))
+				return false;
 			batch->at = -1;
 		}
 		batch->at++;
 		while (batch->at >= batch->n)
 		{
 			batch->at = batch->n;
-			if (!batch->more_right)
+			if (!load_more(desc, direction))
 				return false;
-			next_batch(scan);
 			batch->at = 0;
 		}
 		return true;
 	}
 	if (!batch->loaded)
 	{
-		load_left(scan, &scan->end, true);
+		if (!load_first(desc, direction))
+			return false;
 		batch->at = batch->n;
 	}
 	batch->at--;
 	while (batch->at < 0)
 	{
 		batch->at = -1;
-		if (!batch->more_left)
+		if (!load_more(desc, direction))
 			return false;
-		previous_batch(scan);
 		batch->at = batch->n - 1;
 	}
 	return true;
@@ -290,11 +364,12 @@ advance(IndexScanDesc desc, ScanDirection direction)
 			ts_scan_collect_arrays(desc);
 		if (scan->narrays > 0)
 			ts_scan_start_arrays(desc, direction);
+		scan->shares = desc->parallel_scan != NULL;
 		prepare(desc);
 	}
 	for (;;)
 	{
-		if (!scan->empty && step(scan, direction))
+		if (!scan->empty && step(desc, direction))
 			return true;
 		if (scan->narrays <= 0 || !ts_scan_advance_arrays(desc, direction))
 			return false;

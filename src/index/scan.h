@@ -75,6 +75,7 @@ typedef struct TsScan
 	ScanKey		keys;			/* the scan's, with the arrays' elements put in */
 
 	bool		want_keys;		/* an index-only scan */
+	bool		shares;			/* takes turns with others (parallel.c) */
 	MemoryContext tuple_context;	/* of what was handed out last */
 
 	TsBatch		batch;
@@ -83,6 +84,10 @@ typedef struct TsScan
 
 extern void ts_scan_prepare(TsScan *scan, int nkeys, ScanKey keys);
 extern bool ts_entry_matches(const TsScan *scan, const TsEntry *entry);
+
+extern bool ts_parallel_take_turn(IndexScanDesc desc, bool *first, TsKey *from,
+								  MemoryContext context);
+extern bool ts_parallel_pass_turn(IndexScanDesc desc, const TsKey *next);
 
 extern void ts_scan_collect_arrays(IndexScanDesc desc);
 extern void ts_scan_start_arrays(IndexScanDesc desc, ScanDirection direction);

@@ -55,6 +55,44 @@ walk(TsIndex *index, BulkDelete *bulk, int64 *entries)
 	return removed;
 }
 
+/* Trees being swept. */
+typedef struct Sweep
+{
+	TsIndex   **trees;
+	int			n;
+} Sweep;
+
+static void
+end_sweep(int code, Datum arg)
+{
+	Sweep	   *sweep = (Sweep *) DatumGetPointer(arg);
+
+	while (sweep->n > 0)
+		ts_index_walk_end(sweep->trees[--sweep->n]);
+}
+
+/*
+ * For the garbage collector: remove the entries of dead rows from all trees of
+ * a table.  False if somebody else walks one.
+ */
+bool
+ts_index_clean(TsTable *table, RelFileNode rnode, TsSweepCallback is_dead_row, void *state)
+{
+	Sweep		sweep;
+
+	sweep.n = ts_index_claim_all(rnode, &sweep.trees);
+	if (sweep.n < 0)
+		return false;
+	PG_ENSURE_ERROR_CLEANUP(end_sweep, PointerGetDatum(&sweep));
+	{
+		for (int i = 0; i < sweep.n; i++)
+			(void) ts_index_walk(sweep.trees[i], is_dead_row, state, NULL);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(end_sweep, PointerGetDatum(&sweep));
+	end_sweep(0, PointerGetDatum(&sweep));
+	return true;
+}
+
 /* ambulkdelete; also how CREATE INDEX CONCURRENTLY learns what is in the index. */
 IndexBulkDeleteResult *
 ts_index_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats,

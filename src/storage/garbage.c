@@ -31,9 +31,11 @@
 #include "memory/arena.h"
 #include "memory/epoch.h"
 #include "storage/garbage.h"
+#include "storage/sweep.h"
 
 #define CHUNK_ROWS			41
 #define WORKER_DELAY_MS		50
+#define SWEEP_ROUNDS		4	/* look for tables to be swept so often */
 #define BLOCKED_RETRY_ROUNDS	20	/* try blocked rows again at least so often */
 #define FILLING_MAX_BYTES	(64 * 1024) /* hand a chunk over early */
 
@@ -180,6 +182,8 @@ bury_row(TsRowRef ref, TsVersion *marker)
 	ts_retire(marker, ts_version_size(marker));
 	if (!indexed)
 		ts_table_rows_freed(ref.block, 1);
+	else
+		ts_table_row_died(table);
 	return true;
 }
 
@@ -465,6 +469,7 @@ ts_garbage_worker_main(Datum arg)
 {
 	uint64		last_blocked_horizon = 0;
 	int			rounds = 0;
+	int			sweep_rounds = 0;
 
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
@@ -490,6 +495,11 @@ ts_garbage_worker_main(Datum arg)
 		}
 		last_blocked_horizon = oldest;
 		done = ts_garbage_collect(256);
+		if (++sweep_rounds >= SWEEP_ROUNDS)
+		{
+			ts_sweep_tables();
+			sweep_rounds = 0;
+		}
 		ts_reclaim();
 		if (done == 256)
 			continue;

@@ -158,6 +158,7 @@ table_reset(TsTable *table)
 	pg_atomic_write_u32(&table->load_left, 0);
 	pg_atomic_write_u32(&table->load_next, TS_FIRST_BLOCK);
 	pg_atomic_write_u32(&table->load_wanted, 0);
+	pg_atomic_write_u32(&table->ndead, 0);
 	table->damaged_file = 0;
 	table->creator_xid = InvalidTransactionId;
 	table->changes_lost = false;
@@ -208,6 +209,8 @@ ts_table_create(RelFileNode rnode, BackendId backend, char persistence)
 	table->backend = backend;
 	table->persistence = persistence;
 	pg_atomic_write_u32(&table->indexed, 0);
+	pg_atomic_write_u32(&table->indexes, TS_INDEXES_UNKNOWN);
+	pg_atomic_write_u32(&table->index_builds, 0);
 	table_reset(table);
 	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
 	other = bucket_find(rnode, backend);
