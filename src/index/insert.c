@@ -36,14 +36,15 @@ typedef struct SeenLeaf
 typedef struct UniqueCheck
 {
 	TsTree		tree;
-	TsTable    *table;
+	Relation	relation;		/* the table; NULL where rows are not asked */
+	TsTable    *table;			/* once it has been needed */
 	TsKey		lower;			/* before all entries with the key */
 	TsKey		upper;			/* behind them */
 	uint64		own_tid;		/* as in the tail */
 	TsPosition	first;			/* where `lower` was found */
-	int			nseen;
-	int			max_seen;
-	SeenLeaf   *seen;
+	int			nseen;			/* leaves read, the first included */
+	int			max_more;
+	SeenLeaf   *more;			/* those behind the first */
 	int			nequal;
 	bool		found_own;
 
@@ -79,7 +80,9 @@ row_conflicts(UniqueCheck *c, uint64 tail)
 	bool		found;
 
 	ts_tid_of_tail(tail & TS_TAIL_TID, &c->tid);
-	if (c->table == NULL || !ts_table_row(c->table, &c->tid, &ref))
+	if (c->table == NULL)
+		c->table = ts_table_find(c->relation->rd_node, c->relation->rd_backend);
+	if (!ts_table_row(c->table, &c->tid, &ref))
 		return false;
 	InitDirtySnapshot(dirty);
 	ts_epoch_enter();
@@ -110,13 +113,17 @@ own_row_is_gone(UniqueCheck *c)
 static void
 note_leaf(UniqueCheck *c, const TsPosition *p)
 {
-	if (c->nseen == c->max_seen)
+	int			n = c->nseen++ - 1;
+
+	if (n < 0)
+		return;					/* the first is in c->first */
+	if (n == c->max_more)
 	{
-		c->max_seen = Max(4, c->max_seen * 2);
-		c->seen = c->seen == NULL ? palloc(c->max_seen * sizeof(SeenLeaf)) :
-			repalloc(c->seen, c->max_seen * sizeof(SeenLeaf));
+		c->max_more = Max(8, c->max_more * 2);
+		c->more = c->more == NULL ? palloc(c->max_more * sizeof(SeenLeaf)) :
+			repalloc(c->more, c->max_more * sizeof(SeenLeaf));
 	}
-	c->seen[c->nseen++] = (SeenLeaf) {p->leaf, p->version};
+	c->more[n] = (SeenLeaf) {p->leaf, p->version};
 }
 
 /*
@@ -182,26 +189,27 @@ next_leaf(UniqueCheck *c, const TsPosition *p, TsKey *next, bool *last)
 static bool
 try_check_unique(UniqueCheck *c)
 {
-	TsPosition	p;
+	TsPosition	more;
+	TsPosition *p = &c->first;
 	TsKey		next = c->lower;
 	bool		last = false;
 
 	c->nseen = c->nequal = 0;
 	c->conflict = c->found_own = false;
-	while (!last)
+	for (;;)
 	{
-		ts_tree_find(&c->tree, &next, false, &p);
-		if (c->nseen == 0)
-			c->first = p;
-		note_leaf(c, &p);
-		if (!check_leaf(c, &p, &last))
+		ts_tree_find(&c->tree, &next, false, p);
+		note_leaf(c, p);
+		if (!check_leaf(c, p, &last))
 			return false;
-		if (c->conflict)
+		if (c->conflict || last)
 			return true;
-		if (!last && !next_leaf(c, &p, &next, &last))
+		if (!next_leaf(c, p, &next, &last))
 			return false;
+		if (last)
+			return true;
+		p = &more;
 	}
-	return true;
 }
 
 static void
@@ -215,9 +223,10 @@ static void
 unique_check_begin(UniqueCheck *c, const TsTree *tree, const TsKey *key)
 {
 	c->tree = *tree;
+	c->relation = NULL;
 	c->table = NULL;
-	c->max_seen = 0;
-	c->seen = NULL;
+	c->max_more = 0;
+	c->more = NULL;
 	c->own_tid = key->tail & TS_TAIL_TID;
 	c->lower = c->upper = *key;
 	if (tree->info->kind == TS_KEY_SHORT)
@@ -236,8 +245,8 @@ unique_check_begin(UniqueCheck *c, const TsTree *tree, const TsKey *key)
 static bool
 rest_unchanged(const UniqueCheck *c)
 {
-	for (int i = 1; i < c->nseen; i++)
-		if (!ts_latch_valid(&c->seen[i].leaf->latch, c->seen[i].version))
+	for (int i = 0; i < c->nseen - 1; i++)
+		if (!ts_latch_valid(&c->more[i].leaf->latch, c->more[i].version))
 			return false;
 	return true;
 }
@@ -327,28 +336,29 @@ typedef enum InsertResult
 static InsertResult
 try_insert(const TsTree *tree, const TsKey *key, const UniqueCheck *check)
 {
-	TsPosition	p;
+	TsPosition	found;
+	const TsPosition *p = &found;
 	TsBlob	   *blob;
 	bool		valid = true;
 
 	if (check != NULL && is_alone(check))
-		p = check->first;		/* what is there is above the key */
+		p = &check->first;		/* what is there is above the key */
 	else
 	{
-		ts_tree_find(tree, key, false, &p);
-		if (is_present(tree, &p, key, &valid) && valid)
+		ts_tree_find(tree, key, false, &found);
+		if (is_present(tree, p, key, &valid) && valid)
 			return INSERT_PRESENT;
 		if (!valid)
 			return INSERT_RETRY;
 	}
-	if (!ts_tree_has_room(tree, &p))
+	if (!ts_tree_has_room(tree, p))
 	{
-		ts_tree_make_room(tree, &p);
+		ts_tree_make_room(tree, p);
 		return INSERT_RETRY;
 	}
-	/* from here on nothing fails */
+	/* this last: then nothing fails that could lose it */
 	blob = blob_for(tree, key);
-	if (insert_at(tree, &p, key, check, blob))
+	if (insert_at(tree, p, key, check, blob))
 		return INSERT_DONE;
 	ts_tree_free_blob(tree->index, blob);
 	return INSERT_RETRY;
@@ -450,9 +460,10 @@ static bool
 insert_unique(const Insertion *insertion, const TsTree *tree, const TsKey *key, bool *is_unique)
 {
 	UniqueCheck c;
+	InsertResult result;
 
 	unique_check_begin(&c, tree, key);
-	c.table = ts_table_find(insertion->table->rd_node, insertion->table->rd_backend);
+	c.relation = insertion->table;
 	check_unique(&c);
 	*is_unique = !c.conflict;
 	if (c.conflict && insertion->mode != UNIQUE_CHECK_PARTIAL)
@@ -480,7 +491,10 @@ insert_unique(const Insertion *insertion, const TsTree *tree, const TsKey *key, 
 										RelationGetRelationName(insertion->index))));
 		return true;
 	}
-	return try_insert(tree, key, c.conflict ? NULL : &c) != INSERT_RETRY;
+	result = try_insert(tree, key, c.conflict ? NULL : &c);
+	if (c.more != NULL)
+		pfree(c.more);
+	return result != INSERT_RETRY;
 }
 
 /* aminsert with a key at hand, in a context for what is allocated on the way. */
