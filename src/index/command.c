@@ -7,8 +7,9 @@
  * - ON CONFLICT: core prepares unique indexes for it only if they are btrees, so
  *	 we open those of the target table before it does.
  * - ON CONFLICT on a partitioned table opens the partitions' indexes as it goes;
- *	 ALTER TABLE ... ADD CONSTRAINT ... USING INDEX and REFRESH MATERIALIZED VIEW
- *	 CONCURRENTLY look at the relation cache, too: as long as such a command runs, the entries there say btree.
+ *	 ALTER TABLE ... ADD CONSTRAINT, ATTACH PARTITION, CREATE INDEX on partitioned
+ *	 tables and REFRESH MATERIALIZED VIEW CONCURRENTLY look at the relation cache,
+ *	 too: as long as such a command runs, the entries there say btree.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,9 +49,55 @@ accept_name(PlannedStmt **pstmt)
 	return true;
 }
 
-/* Indexes named by ADD CONSTRAINT ... USING INDEX. */
+/* The indexes of a table and of all its partitions, which are locked. */
 static List *
-indexes_for_constraints(AlterTableStmt *stmt)
+indexes_of_tree(Oid root, LOCKMODE lockmode)
+{
+	List	   *oids = NIL;
+	ListCell   *cell;
+
+	foreach(cell, find_all_inheritors(root, lockmode, NULL))
+	{
+		Relation	table = table_open(lfirst_oid(cell), NoLock);
+
+		oids = list_concat(oids, RelationGetIndexList(table));
+		table_close(table, NoLock);
+	}
+	return oids;
+}
+
+static Oid
+lock_table(RangeVar *name, LOCKMODE lockmode)
+{
+	return RangeVarGetRelidExtended(name, lockmode, RVR_MISSING_OK,
+									RangeVarCallbackOwnsRelation, NULL);
+}
+
+/*
+ * ADD CONSTRAINT ... USING INDEX, and constraints of a partitioned table, for
+ * which core looks for indexes that partitions have already.
+ */
+static List *
+indexes_for_constraint(AlterTableStmt *stmt, Constraint *constraint)
+{
+	Oid			table;
+
+	if (constraint->indexname == NULL && constraint->contype != CONSTR_PRIMARY &&
+		constraint->contype != CONSTR_UNIQUE)
+		return NIL;
+	table = lock_table(stmt->relation, AccessExclusiveLock);
+	if (!OidIsValid(table))
+		return NIL;
+	if (constraint->indexname != NULL)
+		/* as core looks for it: in the table's schema */
+		return list_make1_oid(get_relname_relid(constraint->indexname,
+												get_rel_namespace(table)));
+	return get_rel_relkind(table) == RELKIND_PARTITIONED_TABLE ?
+		indexes_of_tree(table, AccessExclusiveLock) : NIL;
+}
+
+static List *
+indexes_for_alter(AlterTableStmt *stmt)
 {
 	List	   *oids = NIL;
 	ListCell   *cell;
@@ -58,20 +105,36 @@ indexes_for_constraints(AlterTableStmt *stmt)
 	foreach(cell, stmt->cmds)
 	{
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, cell);
-		Constraint *constraint = (Constraint *) cmd->def;
-		Oid			table;
 
-		if (cmd->subtype != AT_AddConstraint || !IsA(constraint, Constraint) ||
-			constraint->indexname == NULL)
-			continue;
-		/* as core looks for it: in the table's schema */
-		table = RangeVarGetRelidExtended(stmt->relation, AccessExclusiveLock, RVR_MISSING_OK,
-										 RangeVarCallbackOwnsRelation, NULL);
-		if (OidIsValid(table))
-			oids = lappend_oid(oids, get_relname_relid(constraint->indexname,
-													   get_rel_namespace(table)));
+		if (cmd->subtype == AT_AddConstraint && IsA(cmd->def, Constraint))
+			oids = list_concat(oids, indexes_for_constraint(stmt, (Constraint *) cmd->def));
+		else if (cmd->subtype == AT_AttachPartition && stmt->objtype == OBJECT_TABLE)
+		{
+			/* in core's order */
+			Oid			parent = lock_table(stmt->relation, ShareUpdateExclusiveLock);
+			Oid			child = OidIsValid(parent) ?
+			lock_table(((PartitionCmd *) cmd->def)->name, AccessExclusiveLock) : InvalidOid;
+
+			if (OidIsValid(child))
+				oids = list_concat(oids, indexes_of_tree(child, AccessExclusiveLock));
+		}
+		else if (cmd->subtype == AT_AttachPartition)
+			oids = lappend_oid(oids, lock_table(((PartitionCmd *) cmd->def)->name,
+												AccessExclusiveLock));
 	}
 	return oids;
+}
+
+/* CREATE INDEX on a partitioned table looks for what partitions have already. */
+static List *
+indexes_for_index(IndexStmt *stmt)
+{
+	Oid			table = RangeVarGetRelid(stmt->relation, NoLock, true);
+
+	if (!OidIsValid(table) || get_rel_relkind(table) != RELKIND_PARTITIONED_TABLE)
+		return NIL;
+	table = lock_table(stmt->relation, ShareLock);
+	return OidIsValid(table) ? indexes_of_tree(table, ShareLock) : NIL;
 }
 
 /* REFRESH MATERIALIZED VIEW CONCURRENTLY wants a unique btree. */
@@ -98,8 +161,12 @@ indexes_for_refresh(RefreshMatViewStmt *stmt)
 static List *
 indexes_to_disguise(Node *stmt)
 {
-	if (IsA(stmt, AlterTableStmt) && ((AlterTableStmt *) stmt)->objtype == OBJECT_TABLE)
-		return indexes_for_constraints((AlterTableStmt *) stmt);
+	if (!OidIsValid(ts_index_am_oid()))
+		return NIL;
+	if (IsA(stmt, AlterTableStmt))
+		return indexes_for_alter((AlterTableStmt *) stmt);
+	if (IsA(stmt, IndexStmt))
+		return indexes_for_index((IndexStmt *) stmt);
 	if (IsA(stmt, RefreshMatViewStmt))
 		return indexes_for_refresh((RefreshMatViewStmt *) stmt);
 	return NIL;
@@ -124,7 +191,8 @@ ts_index_disguise(List *oids)
 	{
 		Relation	index;
 
-		if (get_rel_relkind(lfirst_oid(cell)) != RELKIND_INDEX)
+		if (!OidIsValid(lfirst_oid(cell)) ||
+			get_rel_relkind(lfirst_oid(cell)) != RELKIND_INDEX)
 			continue;
 		index = index_open(lfirst_oid(cell), AccessShareLock);
 		if (index->rd_rel->relam != am)
@@ -301,7 +369,6 @@ ts_index_in_partitions(QueryDesc *query)
 {
 	List	   *oids = NIL;
 	ListCell   *cell;
-	ListCell   *child;
 
 	if (query->planstate == NULL || !OidIsValid(ts_index_am_oid()))
 		return NIL;
@@ -309,15 +376,8 @@ ts_index_in_partitions(QueryDesc *query)
 	{
 		Relation	root = ((ResultRelInfo *) lfirst(cell))->ri_RelationDesc;
 
-		if (root->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
-			continue;
-		foreach(child, find_all_inheritors(RelationGetRelid(root), RowExclusiveLock, NULL))
-		{
-			Relation	table = table_open(lfirst_oid(child), NoLock);
-
-			oids = list_concat(oids, RelationGetIndexList(table));
-			table_close(table, NoLock);
-		}
+		if (root->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
+			oids = list_concat(oids, indexes_of_tree(RelationGetRelid(root), RowExclusiveLock));
 	}
 	return oids;
 }
