@@ -9,6 +9,7 @@
 
 #include "access/htup_details.h"
 #include "access/parallel.h"
+#include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
 #include "commands/defrem.h"
@@ -177,7 +178,8 @@ ts_relation_build(Relation rel)
 	pg_read_barrier();			/* what was loaded was loaded before that */
 	built.needs_xid = has_unique_index(rel);
 	built.aliasing = has_after_row_triggers(rel);
-	if (pg_atomic_read_u32(&built.table->indexes) == TS_INDEXES_UNKNOWN && !IsInParallelMode())
+	if (pg_atomic_read_u32(&built.table->indexes) == TS_INDEXES_UNKNOWN &&
+		!IsInParallelMode() && !RecoveryInProgress())
 		look_at_indexes(rel, built.table);
 
 	/* the look-ups above may have made core forget an older entry */
