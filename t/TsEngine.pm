@@ -3,6 +3,7 @@
 #
 # TS_AM names the table access method under test (default tsengine). With TS_AM=heap nothing is
 # preloaded and what is tsengine's alone is skipped; that shows that the tests themselves are right.
+# TS_INDEX sets tsengine.index (default: the setting's own).
 
 package TsEngine;
 
@@ -46,6 +47,7 @@ shared_preload_libraries = 'tsengine'
 tsengine.memory = '256MB'
 tsengine.commit_marker_interval = 0
 END
+	$node->append_conf('postgresql.conf', "tsengine.index = '$ENV{TS_INDEX}'\n") if on_tsengine() && $ENV{TS_INDEX};
 	$node->append_conf('postgresql.conf', $conf) if defined $conf;
 	$node->start;
 	if (on_tsengine())
