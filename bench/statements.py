@@ -80,7 +80,7 @@ STATEMENTS = {
         "SELECT count(*), sum(s) FROM keys JOIN (SELECT a, sum(b) OVER (ORDER BY a ROWS"
         f" BETWEEN CURRENT ROW AND {RANGE - 1} FOLLOWING) AS s FROM narrow) n USING (a)", RANGE),
 }
-MEMORY = "memory-per-row"
+MEMORY = {"memory-per-row": "", "memory-per-key": " PRIMARY KEY"}
 
 
 def write_copy_file(server, rows):
@@ -144,24 +144,35 @@ class Bench:
 
 
 def memory_used(server, database, access_method):
-    """Bytes in use: of the engine's arena, or of the table for what lives in files."""
+    """Bytes in use: of the engine's arena, or of the table for what lives in files; and of
+    indexes that live in files."""
     if access_method == "tsengine":
         query = "SELECT used_bytes FROM tsengine.stat_memory"
     else:
         query = "SELECT pg_table_size('narrow')"
-    return int(server.sql(database, query)[0][0])
+    return (int(server.sql(database, query)[0][0])
+            + int(server.sql(database, "SELECT pg_indexes_size('narrow')")[0][0]))
 
 
-def memory_per_row(server, database, access_method, rows):
-    """Bytes per narrow row without an index, or None where the engine cannot tell yet."""
-    server.sql(database, PLAIN)
+def bytes_per_row(server, database, access_method, rows, key):
+    """Bytes per narrow row, inserted in random order of a, with KEY after a's type; None
+    where the engine cannot tell yet."""
+    server.sql(database, CREATE.replace("{key}", key))
     try:
         before = memory_used(server, database, access_method)
     except Failure as failure:
         if "stat_memory" in str(failure) or "used_bytes" in str(failure):
             return None
         raise
-    server.sql(database, FILL.replace("{rows}", str(rows)) + VACUUM)
+    server.sql(database, FILL_RANDOM.replace("{rows}", str(rows)) + VACUUM)
     after = memory_used(server, database, access_method)
     server.sql(database, "DROP TABLE narrow")
     return (after - before) / rows
+
+
+def memory(server, database, access_method, rows, name):
+    """A figure of MEMORY: bytes per row without an index, or what a primary key adds."""
+    plain = bytes_per_row(server, database, access_method, rows, "")
+    if plain is None or not MEMORY[name]:
+        return plain
+    return bytes_per_row(server, database, access_method, rows, MEMORY[name]) - plain
