@@ -8,6 +8,12 @@ AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
 CREATE ACCESS METHOD tsengine TYPE TABLE HANDLER tsengine_handler;
 COMMENT ON ACCESS METHOD tsengine IS 'in-memory row store';
 
+CREATE FUNCTION tsindex_handler(internal) RETURNS index_am_handler
+AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+
+CREATE ACCESS METHOD tsindex TYPE INDEX HANDLER tsindex_handler;
+COMMENT ON ACCESS METHOD tsindex IS 'ordered in-memory index of tsengine tables';
+
 CREATE FUNCTION memory_stats(
 	OUT arena_bytes bigint, OUT used_bytes bigint, OUT free_bytes bigint,
 	OUT reserve_bytes bigint, OUT retired_bytes bigint,
@@ -19,6 +25,12 @@ CREATE FUNCTION table_stats(
 	OUT blocks bigint, OUT live_rows bigint, OUT dead_rows bigint,
 	OUT versions bigint, OUT bytes bigint)
 AS 'MODULE_PATHNAME', 'tsengine_table_stats' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+CREATE FUNCTION index_stats(
+	indexrelid regclass,
+	OUT entries bigint, OUT height bigint, OUT leaves bigint, OUT inner_nodes bigint,
+	OUT fill_percent bigint, OUT bytes bigint, OUT splits bigint, OUT restarts bigint)
+AS 'MODULE_PATHNAME', 'tsengine_index_stats' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
 CREATE FUNCTION transaction_stats(
 	OUT commits_pure bigint, OUT commits_mixed bigint, OUT aborts bigint,
@@ -48,6 +60,11 @@ COMMENT ON FUNCTION verify() IS
 REVOKE EXECUTE ON FUNCTION verify() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION verify() TO pg_monitor;
 
+CREATE FUNCTION check_index(index regclass) RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'tsengine_check_index' LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION check_index(regclass) IS
+	'compares a tsindex with its table and returns a row for each thing that is wrong';
+
 CREATE VIEW stat_memory AS SELECT * FROM memory_stats();
 COMMENT ON VIEW stat_memory IS 'use of the memory that holds tsengine tables';
 
@@ -61,6 +78,17 @@ CREATE VIEW stat_tables AS
 		AND s.blocks IS NOT NULL;
 COMMENT ON VIEW stat_tables IS 'rows, versions and memory of tsengine tables';
 
+CREATE VIEW stat_indexes AS
+	SELECT i.indrelid::regclass AS relid, c.oid::regclass AS indexrelid, n.nspname AS schemaname,
+		c.relname AS indexrelname, s.*
+	FROM pg_class c
+	JOIN pg_namespace n ON n.oid = c.relnamespace
+	JOIN pg_am a ON a.oid = c.relam AND a.amname = 'tsindex'
+	JOIN pg_index i ON i.indexrelid = c.oid
+	CROSS JOIN LATERAL index_stats(c.oid) s
+	WHERE s.entries IS NOT NULL;
+COMMENT ON VIEW stat_indexes IS 'entries, shape and memory of the tsindexes that are in memory';
+
 CREATE VIEW stat_transactions AS SELECT * FROM transaction_stats();
 COMMENT ON VIEW stat_transactions IS 'outcomes of transactions that changed tsengine tables';
 
@@ -71,7 +99,7 @@ CREATE VIEW stat_load AS SELECT * FROM load_stats();
 COMMENT ON VIEW stat_load IS 'loading of tsengine tables after the server was started, in all databases';
 
 GRANT USAGE ON SCHEMA @extschema@ TO PUBLIC;
-GRANT SELECT ON stat_memory, stat_tables, stat_transactions, stat_checkpoint, stat_load TO PUBLIC;
+GRANT SELECT ON stat_memory, stat_tables, stat_indexes, stat_transactions, stat_checkpoint, stat_load TO PUBLIC;
 
 /*
  * Calls of core's pg_relation_size() and so on, of pg_notify() and of

@@ -277,9 +277,10 @@ class Server:
                        seconds, text)
         return [line.split("\t") for line in out.splitlines()]
 
-    def timed(self, database, statement):
-        """Seconds one statement took as psql's \\timing sees it, and its rows."""
-        rows = self.sql(database, f"\\timing on\n{statement};\n")
+    def timed(self, database, statement, settings=""):
+        """Seconds one statement took as psql's \\timing sees it, and its rows. SETTINGS are
+        statements that run before it."""
+        rows = self.sql(database, f"{settings}\\timing on\n{statement};\n")
         took = re.match(r"Time: ([\d.]+) ms", rows.pop()[0])
         return float(took.group(1)) / 1000, rows
 

@@ -33,6 +33,8 @@
 #include "durability/imageio.h"
 #include "durability/load.h"
 #include "durability/redo.h"
+#include "index/command.h"
+#include "index/directory.h"
 #include "memory/arena.h"
 #include "memory/testing.h"
 #include "sql/replace.h"
@@ -74,6 +76,7 @@ shmem_request(void)
 	ts_horizon_request();
 	ts_alias_request();
 	ts_durable_request();
+	ts_index_request();
 	ts_image_request();
 	ts_redo_request();
 	ts_testing_request();
@@ -94,6 +97,7 @@ shmem_startup(void)
 	ts_horizon_startup();
 	ts_alias_startup();
 	ts_durable_startup();
+	ts_index_startup();
 	ts_image_startup();
 	ts_redo_startup();
 	ts_testing_startup();
@@ -166,7 +170,10 @@ executor_start(QueryDesc *query, int eflags)
 		standard_ExecutorStart(query, eflags);
 	ts_stop_prefetch_in_plan(query->planstate);
 	if (query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE)
+	{
 		note_transition_tables(query);
+		ts_index_open_for_conflicts(query, eflags);
+	}
 }
 
 /* The end of a statement, or of one inside of it. */
@@ -178,8 +185,39 @@ wait_for_statement_reads(void)
 }
 
 static void
+run_query(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
+{
+	if (prev_executor_run)
+		prev_executor_run(query, direction, count, execute_once);
+	else
+		standard_ExecutorRun(query, direction, count, execute_once);
+}
+
+/* With ON CONFLICT on partitions, core wants their indexes to be btrees. */
+static void
+run_disguised(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once,
+			  List *indexes)
+{
+	List	   *volatile disguised = ts_index_disguise(indexes);
+
+	PG_TRY();
+	{
+		run_query(query, direction, count, execute_once);
+	}
+	PG_CATCH();
+	{
+		ts_index_undisguise(disguised, true);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	ts_index_undisguise(disguised, false);
+}
+
+static void
 executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execute_once)
 {
+	List	   *partition_indexes = NIL;
+
 	if (query->plannedstmt->parallelModeNeeded)
 	{
 		/*
@@ -191,10 +229,12 @@ executor_run(QueryDesc *query, ScanDirection direction, uint64 count, bool execu
 		else if (is_mvcc(query->snapshot))
 			ts_snapshot_set_parallel(query->snapshot);
 	}
-	if (prev_executor_run)
-		prev_executor_run(query, direction, count, execute_once);
+	if (query->operation == CMD_INSERT || query->plannedstmt->hasModifyingCTE)
+		partition_indexes = ts_index_in_partitions(query);
+	if (partition_indexes != NIL)
+		run_disguised(query, direction, count, execute_once, partition_indexes);
 	else
-		standard_ExecutorRun(query, direction, count, execute_once);
+		run_query(query, direction, count, execute_once);
 	wait_for_statement_reads();
 }
 
@@ -247,6 +287,34 @@ run_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
 	else
 		standard_ProcessUtility(pstmt, query_string, read_only_tree, context, params,
 								query_env, dest, qc);
+}
+
+/* Run a command that may make indexes. */
+static void
+run_index_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tree,
+				  ProcessUtilityContext context, ParamListInfo params,
+				  QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
+{
+	TsIndexCommand command;
+
+	if (!ts_index_command_begin(&pstmt, &command))
+	{
+		run_utility(pstmt, query_string, read_only_tree, context, params,
+					query_env, dest, qc);
+		return;
+	}
+	PG_TRY();
+	{
+		run_utility(pstmt, query_string, read_only_tree, context, params,
+					query_env, dest, qc);
+	}
+	PG_CATCH();
+	{
+		ts_index_command_end(&command, true);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	ts_index_command_end(&command, false);
 }
 
 /* The option's value in CREATE DATABASE, or NULL. */
@@ -348,8 +416,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_tre
 		ts_stop_prefetch_in_analyze();
 	if (concurrent_index)
 		ts_txn_force_mixed(true);	/* switched off by an abort, too */
-	run_utility(pstmt, query_string, read_only_tree, context, params,
-				query_env, dest, qc);
+	run_index_utility(pstmt, query_string, read_only_tree, context, params,
+					  query_env, dest, qc);
 	if (concurrent_index)
 		ts_txn_force_mixed(false);
 	ts_resume_prefetch();
@@ -407,6 +475,12 @@ static const struct config_enum_entry read_durability_options[] = {
 	{NULL, 0, false}
 };
 
+static const struct config_enum_entry index_defaults[] = {
+	{"memory", TS_INDEX_MEMORY, false},
+	{"btree", TS_INDEX_BTREE, false},
+	{NULL, 0, false}
+};
+
 static void
 define_settings(void)
 {
@@ -445,6 +519,16 @@ define_settings(void)
 							100, 0, 60000,
 							PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+	DefineCustomEnumVariable("tsengine.index",
+							 "Sets what new indexes of tsengine tables become that are declared as btree.",
+							 NULL, &ts_index_default, TS_INDEX_BTREE, index_defaults,
+							 PGC_USERSET, 0, NULL, NULL, NULL);
+#ifdef TSENGINE_TEST
+	DefineCustomIntVariable("tsengine.index_fanout",
+							"Sets how many entries a node of a new tsindex has at most; 0 for as many as fit.",
+							NULL, &ts_index_fanout, 0, 0, 1000,
+							PGC_USERSET, GUC_NOT_IN_SAMPLE, NULL, NULL, NULL);
+#endif
 	ts_fault_define_setting();
 	MarkGUCPrefixReserved("tsengine");
 }
@@ -480,6 +564,7 @@ _PG_init(void)
 	ts_guard_register();
 	ts_redo_register();
 	hook_plpgsql();
+	ts_index_install_hooks();
 
 	prev_shmem_request = shmem_request_hook;
 	shmem_request_hook = shmem_request;

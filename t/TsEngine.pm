@@ -3,6 +3,7 @@
 #
 # TS_AM names the table access method under test (default tsengine). With TS_AM=heap nothing is
 # preloaded and what is tsengine's alone is skipped; that shows that the tests themselves are right.
+# TS_INDEX sets tsengine.index (default: the setting's own).
 
 package TsEngine;
 
@@ -19,7 +20,7 @@ use Time::HiRes qw(usleep time);
 our @EXPORT = qw($AM on_tsengine new_node session ask try_ask send_query wait_query is_waiting
   wait_blocked used_bytes settled_bytes bench_start bench_finish bench_files quiet_sql
   postmaster_pid server_processes kill_server crash_and_start lose_tables kill_process
-  wait_restarted set_conf index_differs
+  wait_restarted set_conf index_differs check_index
   use_stop_points $stop arm arm_no_more disarm wait_stopped stop_session held_up);
 
 our $AM = $ENV{TS_AM} // 'tsengine';
@@ -46,6 +47,7 @@ shared_preload_libraries = 'tsengine'
 tsengine.memory = '256MB'
 tsengine.commit_marker_interval = 0
 END
+	$node->append_conf('postgresql.conf', "tsengine.index = '$ENV{TS_INDEX}'\n") if on_tsengine() && $ENV{TS_INDEX};
 	$node->append_conf('postgresql.conf', $conf) if defined $conf;
 	$node->start;
 	if (on_tsengine())
@@ -402,6 +404,19 @@ sub index_differs
 	die "index $index is not used:\n$plan" if $plan !~ /Index Scan using $index /;
 	my $by_index = $node->safe_psql('postgres', "$use $sql");
 	return $seq eq $by_index ? '' : "index $index: $by_index, sequential scan: $seq";
+}
+
+# What tsengine.check_index() has to say against the index; '' also where there is no such function, or
+# the index is of another access method.
+sub check_index
+{
+	my ($node, $index) = @_;
+	return '' if $node->safe_psql('postgres', <<END) ne 't';
+SELECT to_regprocedure('tsengine.check_index(regclass)') IS NOT NULL AND amname = 'tsindex'
+FROM pg_class c JOIN pg_am a ON a.oid = relam WHERE c.oid = '$index'::regclass
+END
+	my ($ret, $out, $err) = quiet_sql($node, "SELECT p FROM tsengine.check_index('$index') p");
+	return $ret == 0 ? $out : $err;
 }
 
 # Runs SQL, returns (exit code, stdout, stderr); errors are not fatal.

@@ -130,6 +130,7 @@ start_server() {
 		fsync = off
 		max_prepared_transactions = 20
 		log_line_prefix = '%m [%p] %q%a '
+		${TS_INDEX:+tsengine.index = '$TS_INDEX'}
 	END
 	as_user pg_ctl -D "$data" -l "$WORK/pg/$1.log" -w -t 120 start >/dev/null || {
 		tail -n 50 "$WORK/pg/$1.log"

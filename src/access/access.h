@@ -33,6 +33,8 @@ typedef struct TsRelation
 
 extern TsRelation *ts_relation_build(Relation rel);
 extern bool ts_relation_is_lost(Relation rel);
+extern bool ts_is_memory_index(Oid index);
+extern void ts_note_indexes(Relation rel, TsTable *table);
 extern void ts_copy_database(Oid template, Oid database);
 
 extern bool ts_warned_serializable;

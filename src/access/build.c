@@ -169,6 +169,15 @@ mark_indexed(TsTable *table)
 	pg_atomic_write_u32(&table->indexed, 2);
 }
 
+/* From now on only VACUUM frees the TIDs of dead rows. */
+static void
+mark_other_index(TsTable *table)
+{
+	if (pg_atomic_read_u32(&table->indexes) != TS_INDEXES_MOVED)
+		pg_atomic_write_u32(&table->indexes, TS_INDEXES_OTHERS);
+	pg_memory_barrier();		/* before rows are read: see sweep.c */
+}
+
 double
 ts_index_build_range_scan(Relation rel, Relation index_rel, IndexInfo *index_info,
 						  bool allow_sync, bool anyvisible, bool progress,
@@ -184,6 +193,8 @@ ts_index_build_range_scan(Relation rel, Relation index_rel, IndexInfo *index_inf
 	TsBlock    *block;
 	const TsReadView *view = NULL;
 
+	if (!ts_is_memory_index(RelationGetRelid(index_rel)))
+		mark_other_index(ts_relation_table(rel));
 	mark_indexed(ts_relation_table(rel));
 	if (scan == NULL)
 	{

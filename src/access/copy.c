@@ -202,6 +202,7 @@ ts_relation_copy_data(Relation rel, const RelFileNode *newrnode)
 								 &freeze_xid, &min_multi);
 	target = ts_table_find(*newrnode, rel->rd_backend);
 	pg_atomic_write_u32(&target->indexed, pg_atomic_read_u32(&source->indexed));
+	pg_atomic_write_u32(&target->indexes, TS_INDEXES_MOVED);
 	ts_log_indexed(target);
 	ts_log_copied_begin();
 	for (BlockNumber blkno = TS_FIRST_BLOCK; blkno < nblocks; blkno++)

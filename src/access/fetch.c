@@ -68,30 +68,51 @@ ts_was_fetched_dirty(TsRowRef ref)
 }
 
 /*
- * ON CONFLICT and exclusion constraints meet a row that another transaction is
- * updating in place: wait, as with heap, although the row is there in any case.
- * nbtree's own check comes here with a page locked, and cannot.
+ * Wait for another transaction, unless a page is locked: nbtree's own unique
+ * check comes here so, and waits by itself.
+ */
+static bool
+wait_for_rival(Relation rel, ItemPointer tid, const TsRival *rival)
+{
+	if (InterruptHoldoffCount > 0 || CritSectionCount > 0)
+		return false;
+	(void) ts_txn_wait(rival->word, rival->tag, LockWaitBlock, rel, tid, XLTW_InsertIndex);
+	return true;
+}
+
+/* Is the row being updated in place by another transaction? */
+static bool
+is_being_updated(TsVersion *head, TsRival *rival)
+{
+	if (head == NULL || (head->flags & (TS_V_DELETED | TS_V_INSERTED)))
+		return false;
+	rival->word = ts_version_creator(head);
+	rival->tag = head->aux;
+	return ts_creator_is_live(rival->word) && !ts_is_mine(rival->word);
+}
+
+/*
+ * What ON CONFLICT and exclusion constraints meet.  They wait for xids that they
+ * are told; what has none is waited for here, and so is, as with heap, who
+ * updates the row in place, although it is there in any case.
  */
 static void
-wait_for_updater(Relation rel, TsRowRef ref, ItemPointer tid)
+wait_for_dirty(Relation rel, TsRowRef ref, ItemPointer tid, Snapshot snapshot)
 {
-	while (InterruptHoldoffCount == 0 && CritSectionCount == 0)
+	for (;;)
 	{
-		TsVersion  *head;
-		uint64		word = 0;
-		uint16		tag = 0;
+		TsRival		rival;
+		bool		wait;
 
 		ts_epoch_enter();
-		head = ts_row_head(ts_ref_row(ref));
-		if (head != NULL && (head->flags & (TS_V_DELETED | TS_V_INSERTED)) == 0)
-		{
-			word = ts_version_creator(head);
-			tag = head->aux;
-		}
+		wait = is_being_updated(ts_row_head(ts_ref_row(ref)), &rival);
+		if (!wait)
+			wait = ts_row_fetch_dirty(ts_ref_row(ref), snapshot, &rival) != NULL &&
+				rival.word != 0 && !TransactionIdIsValid(snapshot->xmin) &&
+				!TransactionIdIsValid(snapshot->xmax);
 		ts_epoch_leave();
-		if (!ts_creator_is_live(word) || ts_is_mine(word))
+		if (!wait || !wait_for_rival(rel, tid, &rival))
 			return;
-		(void) ts_txn_wait(word, tag, LockWaitBlock, rel, tid, XLTW_InsertIndex);
 	}
 }
 
@@ -119,7 +140,7 @@ ts_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid, Snapshot snapsh
 	if (!ts_table_row(ts_relation_table(scan->rel), tid, &ref))
 		return false;
 	if (snapshot->snapshot_type == SNAPSHOT_DIRTY)
-		wait_for_updater(scan->rel, ref, tid);
+		wait_for_dirty(scan->rel, ref, tid, snapshot);
 	ts_epoch_enter();
 	v = ts_row_fetch(ts_ref_row(ref), snapshot, &fetch->view);
 	if (v != NULL && mvcc)

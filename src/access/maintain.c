@@ -105,6 +105,8 @@ create_table(const RelFileNode *rnode, char persistence)
 	table = ts_table_create(*rnode,
 							persistence == RELPERSISTENCE_TEMP ? BackendIdForTempRelations() : InvalidBackendId,
 							persistence);
+	/* indexes of other kinds make themselves known when they are built */
+	pg_atomic_write_u32(&table->indexes, TS_INDEXES_MEMORY);
 	if (persistence == RELPERSISTENCE_PERMANENT)
 	{
 		table->creator_xid = GetTopTransactionId();
@@ -188,7 +190,8 @@ vacuum_row(Vacuum *v, TsRowRef ref, const TsHorizon *horizon, uint64 note)
 			v->live++;
 	}
 	else if (word == TS_ROW_VACUUM ||
-			 (word == TS_ROW_DEAD && pg_atomic_compare_exchange_u64(row, &word, note)))
+			 ((word == TS_ROW_DEAD || word == TS_ROW_SWEEP) &&
+			  pg_atomic_compare_exchange_u64(row, &word, note)))
 		v->noted++;
 }
 
@@ -199,6 +202,7 @@ vacuum_note_dead(Vacuum *v)
 	BlockNumber nblocks = ts_table_nblocks(v->table);
 	const TsHorizon *horizon = ts_horizon(true);
 
+	pg_atomic_write_u32(&v->table->ndead, 0);
 	for (BlockNumber blkno = TS_FIRST_BLOCK; blkno < nblocks; blkno++)
 	{
 		TsBlock    *block = ts_table_block(v->table, blkno);
@@ -317,6 +321,7 @@ ts_relation_vacuum(Relation rel, VacuumParams *params, BufferAccessStrategy bstr
 	/* no index, and none can be made while we hold our lock */
 	if (v.nindexes == 0)
 		pg_atomic_write_u32(&v.table->indexed, 0);
+	ts_note_indexes(rel, v.table);
 	vacuum_note_dead(&v);
 	if (params->index_cleanup != VACOPTVALUE_DISABLED)
 		vacuum_indexes(&v, bstrategy);

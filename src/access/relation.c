@@ -9,9 +9,12 @@
 
 #include "access/htup_details.h"
 #include "access/parallel.h"
+#include "access/xlog.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
+#include "commands/defrem.h"
 #include "postmaster/autovacuum.h"
+#include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -36,6 +39,20 @@ ts_warn_serializable(void)
 			 errdetail("Serializable validation of tsengine tables is not implemented yet.")));
 }
 
+/* Indexes of this access method wait for transactions without an xid, too. */
+bool
+ts_is_memory_index(Oid index)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(index));
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	result = ((Form_pg_class) GETSTRUCT(tuple))->relam == get_am_oid("tsindex", true);
+	ReleaseSysCache(tuple);
+	return result;
+}
+
 /* Core waits for the xid of who inserts into these, so there must be one. */
 static bool
 has_unique_index(Relation rel)
@@ -52,11 +69,45 @@ has_unique_index(Relation rel)
 		if (!HeapTupleIsValid(tuple))
 			continue;
 		index = (Form_pg_index) GETSTRUCT(tuple);
-		found |= index->indisunique || index->indisexclusion;
+		found |= index->indisexclusion ||
+			(index->indisunique && !ts_is_memory_index(index->indexrelid));
 		ReleaseSysCache(tuple);
 	}
 	list_free(indexes);
 	return found;
+}
+
+/*
+ * Note for the garbage collector whether the table's indexes are all in memory.
+ * The caller holds a lock that keeps others from making or dropping some.
+ */
+void
+ts_note_indexes(Relation rel, TsTable *table)
+{
+	List	   *indexes = RelationGetIndexList(rel);
+	TsTableIndexes kind = TS_INDEXES_MEMORY;
+	ListCell   *cell;
+
+	foreach(cell, indexes)
+		if (!ts_is_memory_index(lfirst_oid(cell)))
+			kind = TS_INDEXES_OTHERS;
+	list_free(indexes);
+	if (pg_atomic_read_u32(&table->indexes) != TS_INDEXES_MOVED)
+		pg_atomic_write_u32(&table->indexes, kind);
+}
+
+/*
+ * It is not known yet what indexes the table has: look, if nobody is about to
+ * make or drop one.  What this transaction has dropped may come back.
+ */
+static void
+look_at_indexes(Relation rel, TsTable *table)
+{
+	if (CheckRelationLockedByMe(rel, ShareUpdateExclusiveLock, true) ||
+		!ConditionalLockRelation(rel, ShareUpdateExclusiveLock))
+		return;
+	ts_note_indexes(rel, table);
+	UnlockRelation(rel, ShareUpdateExclusiveLock);
 }
 
 static bool
@@ -127,6 +178,9 @@ ts_relation_build(Relation rel)
 	pg_read_barrier();			/* what was loaded was loaded before that */
 	built.needs_xid = has_unique_index(rel);
 	built.aliasing = has_after_row_triggers(rel);
+	if (pg_atomic_read_u32(&built.table->indexes) == TS_INDEXES_UNKNOWN &&
+		!IsInParallelMode() && !RecoveryInProgress())
+		look_at_indexes(rel, built.table);
 
 	/* the look-ups above may have made core forget an older entry */
 	info = MemoryContextAlloc(CacheMemoryContext, sizeof(TsRelation));

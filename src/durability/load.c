@@ -510,6 +510,7 @@ settle_block(TsBlock *block, bool indexed, bool bury)
 			pg_atomic_write_u64(row, TS_ROW_DEAD);
 			word = TS_ROW_DEAD;
 			buried = true;
+			ts_table_row_died(block->table);
 		}
 		else if (word == TS_ROW_DEAD && !indexed)
 		{

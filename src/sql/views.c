@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/table.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -16,6 +17,7 @@
 
 #include "access/access.h"
 #include "compat.h"
+#include "index/stats.h"
 #include "memory/arena.h"
 #include "memory/epoch.h"
 #include "storage/garbage.h"
@@ -24,6 +26,7 @@
 TS_FUNCTION_INFO_V1(tsengine_memory_stats);
 TS_FUNCTION_INFO_V1(tsengine_table_stats);
 TS_FUNCTION_INFO_V1(tsengine_transaction_stats);
+TS_FUNCTION_INFO_V1(tsengine_index_stats);
 
 static Datum
 make_row(FunctionCallInfo fcinfo, const int64 *figures, int n)
@@ -78,6 +81,26 @@ tsengine_table_stats(PG_FUNCTION_ARGS)
 						stats.blocks, stats.live_rows, stats.dead_rows,
 						stats.versions, stats.bytes
 					}, 5);
+}
+
+/* Figures of one index; NULL if it is not a tsindex. */
+Datum
+tsengine_index_stats(PG_FUNCTION_ARGS)
+{
+	Relation	rel = try_relation_open(PG_GETARG_OID(0), AccessShareLock);
+	TsIndexStats stats;
+	bool		found;
+
+	if (rel == NULL)
+		PG_RETURN_NULL();
+	found = rel->rd_rel->relkind == RELKIND_INDEX && ts_index_get_stats(rel, &stats);
+	relation_close(rel, AccessShareLock);
+	if (!found)
+		PG_RETURN_NULL();
+	return make_row(fcinfo, (int64[]) {
+						stats.entries, stats.height, stats.leaves, stats.inner_nodes,
+						stats.fill_percent, stats.bytes, stats.splits, stats.restarts
+					}, 8);
 }
 
 Datum

@@ -31,9 +31,11 @@
 #include "memory/arena.h"
 #include "memory/epoch.h"
 #include "storage/garbage.h"
+#include "storage/sweep.h"
 
 #define CHUNK_ROWS			41
 #define WORKER_DELAY_MS		50
+#define SWEEP_ROUNDS		4	/* look for tables to be swept so often */
 #define BLOCKED_RETRY_ROUNDS	20	/* try blocked rows again at least so often */
 #define FILLING_MAX_BYTES	(64 * 1024) /* hand a chunk over early */
 
@@ -63,6 +65,7 @@ typedef struct GarbageShared
 } GarbageShared;
 
 void		(*ts_garbage_round_hook) (void) = NULL;
+bool		(*ts_free_dropped_hook) (void) = NULL;
 
 static GarbageShared *shared;
 static LWLock *lock;
@@ -180,6 +183,8 @@ bury_row(TsRowRef ref, TsVersion *marker)
 	ts_retire(marker, ts_version_size(marker));
 	if (!indexed)
 		ts_table_rows_freed(ref.block, 1);
+	else
+		ts_table_row_died(table);
 	return true;
 }
 
@@ -428,7 +433,7 @@ ts_garbage_under_pressure(void)
 {
 	bool		freed = false;
 
-	while (ts_table_free_dropped())
+	while (ts_table_free_dropped() || ts_free_dropped_hook())
 		freed = true;
 	(void) ts_horizon(true);
 	requeue_blocked();
@@ -465,6 +470,7 @@ ts_garbage_worker_main(Datum arg)
 {
 	uint64		last_blocked_horizon = 0;
 	int			rounds = 0;
+	int			sweep_rounds = 0;
 
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
@@ -481,7 +487,7 @@ ts_garbage_worker_main(Datum arg)
 			ts_table_before_free_hook();
 		if (ts_garbage_round_hook != NULL)
 			ts_garbage_round_hook();
-		while (ts_table_free_dropped())
+		while (ts_table_free_dropped() || ts_free_dropped_hook())
 			;
 		horizon = ts_horizon(true);
 		oldest = horizon->nheld > 0 ? Min(horizon->held[0], horizon->all_before) : horizon->all_before;
@@ -492,6 +498,11 @@ ts_garbage_worker_main(Datum arg)
 		}
 		last_blocked_horizon = oldest;
 		done = ts_garbage_collect(256);
+		if (++sweep_rounds >= SWEEP_ROUNDS)
+		{
+			ts_sweep_tables();
+			sweep_rounds = 0;
+		}
 		ts_reclaim();
 		if (done == 256)
 			continue;

@@ -15,6 +15,9 @@
 #include "storage/horizon.h"
 #include "storage/table.h"
 
+/* Frees one thing that another layer has dropped; true if there was one. */
+extern bool (*ts_free_dropped_hook) (void);
+
 extern void ts_garbage_request(void);
 extern void ts_garbage_startup(void);
 

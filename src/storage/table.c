@@ -61,6 +61,8 @@ typedef struct OwnBlock
 } OwnBlock;
 
 void		(*ts_table_before_free_hook) (void) = NULL;
+void		(*ts_file_dropped_hook) (RelFileNode rnode, BackendId backend) = NULL;
+void		(*ts_database_dropped_hook) (Oid database) = NULL;
 
 static Directory *directory;
 static LWLock *directory_lock;
@@ -156,6 +158,7 @@ table_reset(TsTable *table)
 	pg_atomic_write_u32(&table->load_left, 0);
 	pg_atomic_write_u32(&table->load_next, TS_FIRST_BLOCK);
 	pg_atomic_write_u32(&table->load_wanted, 0);
+	pg_atomic_write_u32(&table->ndead, 0);
 	table->damaged_file = 0;
 	table->changes_lost = false;
 	table->bury_free = false;
@@ -206,6 +209,8 @@ ts_table_create(RelFileNode rnode, BackendId backend, char persistence)
 	table->persistence = persistence;
 	table->creator_xid = InvalidTransactionId;
 	pg_atomic_write_u32(&table->indexed, 0);
+	pg_atomic_write_u32(&table->indexes, TS_INDEXES_UNKNOWN);
+	pg_atomic_write_u32(&table->index_builds, 0);
 	table_reset(table);
 	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
 	other = bucket_find(rnode, backend);
@@ -279,6 +284,8 @@ ts_table_drop(RelFileNode rnode, BackendId backend)
 {
 	TsTable   **link;
 
+	if (ts_file_dropped_hook != NULL)
+		ts_file_dropped_hook(rnode, backend);
 	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
 	for (link = bucket_of(rnode); *link != NULL; link = &(*link)->hash_next)
 	{
@@ -294,6 +301,8 @@ ts_table_drop(RelFileNode rnode, BackendId backend)
 void
 ts_table_drop_database(Oid dboid)
 {
+	if (ts_database_dropped_hook != NULL)
+		ts_database_dropped_hook(dboid);
 	LWLockAcquire(directory_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < DIRECTORY_BUCKETS; i++)
 	{

@@ -62,6 +62,15 @@ typedef struct TsBlock
 	pg_atomic_uint32 dirty;
 } TsBlock;
 
+typedef enum TsTableIndexes
+{
+	TS_INDEXES_UNKNOWN,			/* loaded after a start: see relation.c */
+	TS_INDEXES_MEMORY,			/* none but such that are in memory */
+	TS_INDEXES_OTHERS,			/* some that only VACUUM cleans */
+	TS_INDEXES_MOVED			/* the table has another file than its indexes
+								 * know: it is left to VACUUM for good */
+} TsTableIndexes;
+
 struct TsTable
 {
 	/* identity; constant while `live` */
@@ -88,6 +97,11 @@ struct TsTable
 	 * 1 while processes may still act on the 0 they saw, then 2 (build.c).
 	 */
 	pg_atomic_uint32 indexed;
+
+	/* what indexes the table has, as far as a sweep cares (sweep.c) */
+	pg_atomic_uint32 indexes;	/* TsTableIndexes */
+	pg_atomic_uint32 index_builds;	/* builds of indexes in memory under way */
+	pg_atomic_uint32 ndead;		/* rows that died since they were cleaned last */
 
 	/*
 	 * Blocks in use, block 0 included.  Advanced under `lock` with a write
@@ -185,6 +199,13 @@ ts_table_nblocks(TsTable *table)
 	return pg_atomic_read_u32(&table->nblocks);
 }
 
+/* A row has died that indexes may lead to. */
+static inline void
+ts_table_row_died(TsTable *table)
+{
+	pg_atomic_fetch_add_u32(&table->ndead, 1);
+}
+
 /*
  * To be called after a change of the block's committed content (a stamp).  See
  * TsBlock.dirty.
@@ -201,6 +222,13 @@ ts_block_changed(TsBlock *block)
  * garbage collector: see prepared.c.
  */
 extern void (*ts_table_before_free_hook) (void);
+
+/*
+ * Called when a relation file goes, be it a table's or another's, and when all
+ * of a database go: see index/directory.c.  They raise no error.
+ */
+extern void (*ts_file_dropped_hook) (RelFileNode rnode, BackendId backend);
+extern void (*ts_database_dropped_hook) (Oid database);
 
 extern void ts_table_request(void);
 extern void ts_table_startup(void);

@@ -141,6 +141,7 @@ ts_version_creator(TsVersion *v)
 #define TS_ROW_FREE			UINT64CONST(0)	/* no index entry leads here */
 #define TS_ROW_DEAD			UINT64CONST(8)	/* index entries may lead here */
 #define TS_ROW_VACUUM		UINT64CONST(16) /* dead, noted by a running VACUUM */
+#define TS_ROW_SWEEP		UINT64CONST(24) /* dead, noted by a sweep: sweep.c */
 
 typedef pg_atomic_uint64 TsRow;
 

@@ -255,12 +255,12 @@ fetch_self(TsRow *row)
  * nobody to wait for.
  */
 static TsVersion *
-look_dirty(TsVersion *head, Snapshot snapshot, uint64 *rival)
+look_dirty(TsVersion *head, Snapshot snapshot, TsRival *rival)
 {
 	TsVersion  *v;
 	uint64		word;
 
-	*rival = 0;
+	rival->word = 0;
 	snapshot->xmin = snapshot->xmax = InvalidTransactionId;
 	snapshot->speculativeToken = 0;
 	if (head == NULL)
@@ -269,7 +269,7 @@ look_dirty(TsVersion *head, Snapshot snapshot, uint64 *rival)
 	if (ts_is_mine(word) || committed_now(head))
 		return (head->flags & TS_V_DELETED) ? NULL : head;
 
-	*rival = word;
+	rival->word = word;
 	/* versions of one running transaction, over the newest committed one */
 	for (v = head; v != NULL && !committed_now(v); v = ts_version_prev(v))
 		;
@@ -281,6 +281,7 @@ look_dirty(TsVersion *head, Snapshot snapshot, uint64 *rival)
 		 */
 		for (v = head; ts_version_prev(v) != NULL; v = ts_version_prev(v))
 			;
+		rival->tag = v->aux;
 		snapshot->xmin = ts_txn_xid_of(word, v->aux);
 		if (v->flags & TS_V_SPECULATIVE)
 			snapshot->speculativeToken =
@@ -291,9 +292,10 @@ look_dirty(TsVersion *head, Snapshot snapshot, uint64 *rival)
 		return NULL;
 	if ((head->flags & TS_V_DELETED) == 0)
 	{
-		*rival = 0;				/* updated in place */
+		rival->word = 0;		/* updated in place */
 		return head;
 	}
+	rival->tag = head->aux;
 	snapshot->xmax = ts_txn_xid_of(word, head->aux);
 	/* the last version that holds a tuple */
 	for (v = head; v->flags & TS_V_DELETED; v = ts_version_prev(v))
@@ -301,14 +303,18 @@ look_dirty(TsVersion *head, Snapshot snapshot, uint64 *rival)
 	return v;
 }
 
-static TsVersion *
-fetch_dirty(TsRow *row, Snapshot snapshot)
+/*
+ * What a SnapshotDirty sees of a row, or NULL.  If that is another transaction's
+ * doing, *rival names it, whether it has an xid or not; else its word is 0.
+ * Call it inside an epoch section.
+ */
+TsVersion *
+ts_row_fetch_dirty(TsRow *row, Snapshot snapshot, TsRival *rival)
 {
 	for (;;)
 	{
-		uint64		rival;
 		TsVersion  *head = ts_row_head(row);
-		TsVersion  *v = look_dirty(head, snapshot, &rival);
+		TsVersion  *v = look_dirty(head, snapshot, rival);
 
 		pg_read_barrier();
 		if (ts_row_head(row) != head)
@@ -318,9 +324,10 @@ fetch_dirty(TsRow *row, Snapshot snapshot)
 		 * No xid to wait for means to core that there is no rival: true only
 		 * if it has not ended while we looked.
 		 */
-		if (rival == 0 || TransactionIdIsValid(snapshot->xmin) ||
+		if (rival->word == 0 || TransactionIdIsValid(snapshot->xmin) ||
 			TransactionIdIsValid(snapshot->xmax) ||
-			ts_txn_seq(pg_atomic_read_u64(&ts_txn_of_word(rival)->state)) == ts_live_seq(rival))
+			ts_txn_seq(pg_atomic_read_u64(&ts_txn_of_word(rival->word)->state)) ==
+			ts_live_seq(rival->word))
 			return v;
 	}
 }
@@ -363,6 +370,8 @@ fetch_any(TsRow *row)
 TsVersion *
 ts_row_fetch(TsRow *row, Snapshot snapshot, const TsReadView *view)
 {
+	TsRival		rival;
+
 	switch (snapshot->snapshot_type)
 	{
 		case SNAPSHOT_MVCC:
@@ -370,7 +379,7 @@ ts_row_fetch(TsRow *row, Snapshot snapshot, const TsReadView *view)
 		case SNAPSHOT_SELF:
 			return fetch_self(row);
 		case SNAPSHOT_DIRTY:
-			return fetch_dirty(row, snapshot);
+			return ts_row_fetch_dirty(row, snapshot, &rival);
 		case SNAPSHOT_NON_VACUUMABLE:
 			return fetch_non_vacuumable(row);
 		case SNAPSHOT_ANY:

@@ -33,6 +33,13 @@ typedef enum TsCreatorStatus
 	TS_CREATOR_RUNNING			/* or about to be stamped or undone */
 } TsCreatorStatus;
 
+/* Who is changing a row, so that its keys are undecided. */
+typedef struct TsRival
+{
+	uint64		word;			/* live creator word; 0: nobody */
+	uint16		tag;
+} TsRival;
+
 extern void ts_adopt_leader_writes(void);
 extern void ts_read_view_init(TsReadView *view, Snapshot snapshot);
 extern bool ts_version_visible_slow(TsVersion *version, uint64 word,
@@ -40,6 +47,7 @@ extern bool ts_version_visible_slow(TsVersion *version, uint64 word,
 extern TsCreatorStatus ts_version_status(TsVersion *version);
 extern TsVersion *ts_newest_settled(TsVersion *head);
 extern TsVersion *ts_row_fetch(TsRow *row, Snapshot snapshot, const TsReadView *view);
+extern TsVersion *ts_row_fetch_dirty(TsRow *row, Snapshot snapshot, TsRival *rival);
 extern TransactionId ts_version_xmin(TsVersion *version);
 extern TransactionId ts_own_xid(void);
 

@@ -146,7 +146,10 @@ ts_write_undo(const TsWrite *write)
 	if (prev == NULL && gone == TS_ROW_FREE)
 		ts_table_rows_freed(write->block, 1);
 	else if (prev == NULL)
+	{
 		ts_block_changed(write->block); /* it was free; images must know */
+		ts_table_row_died(write->block->table);
+	}
 	ts_retire(version, ts_version_size(version));
 }
 
