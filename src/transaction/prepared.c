@@ -157,20 +157,9 @@ commit_writes(TsTxn *txn)
 static void
 undo_writes(TsTxn *txn)
 {
-	TsLogged   *chunk;
-
 	LWLockAcquire(&txn->logged_lock, LW_EXCLUSIVE);
-	while ((chunk = txn->logged) != NULL)
-	{
-		while (chunk->n > 0)
-		{
-			chunk->n--;
-			if (chunk->writes[chunk->n].version != NULL)
-				ts_write_undo(&chunk->writes[chunk->n]);
-		}
-		txn->logged = chunk->next;
-		ts_free(chunk, chunk->size);
-	}
+	while (txn->logged != NULL)
+		ts_undo_newest_chunk(txn);
 	LWLockRelease(&txn->logged_lock);
 }
 

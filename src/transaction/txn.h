@@ -214,6 +214,7 @@ typedef struct TsOutcome
 extern void ts_write_undo(const TsWrite *write);
 extern void ts_writes_commit(const TsWrite *set, int64 n, const TsOutcome *outcome);
 extern void ts_forget_logged(TsTxn *txn);
+extern void ts_undo_newest_chunk(TsTxn *txn);
 extern uint64 ts_take_csn(void);
 extern TsTxn *ts_txn_take_descriptor(void);
 extern void ts_txn_reset_descriptor(TsTxn *txn);

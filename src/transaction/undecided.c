@@ -158,18 +158,7 @@ undo_sub(TsTxn *txn, TransactionId xid, int nchildren, const TransactionId *chil
 {
 	LWLockAcquire(&txn->logged_lock, LW_EXCLUSIVE);
 	while (txn->logged != NULL && is_one_of(txn->logged->xid, xid, nchildren, children))
-	{
-		TsLogged   *chunk = txn->logged;
-
-		while (chunk->n > 0)
-		{
-			chunk->n--;
-			if (chunk->writes[chunk->n].version != NULL)
-				ts_write_undo(&chunk->writes[chunk->n]);
-		}
-		txn->logged = chunk->next;
-		ts_free(chunk, chunk->size);
-	}
+		ts_undo_newest_chunk(txn);
 	LWLockRelease(&txn->logged_lock);
 }
 

@@ -345,6 +345,22 @@ ts_log_writes(bool all)
 	ts_local.unlogged_bytes = 0;
 }
 
+/* Undo the writes of the newest chunk of another's list, whose lock is held exclusively. */
+void
+ts_undo_newest_chunk(TsTxn *txn)
+{
+	TsLogged   *chunk = txn->logged;
+
+	while (chunk->n > 0)
+	{
+		chunk->n--;
+		if (chunk->writes[chunk->n].version != NULL)
+			ts_write_undo(&chunk->writes[chunk->n]);
+	}
+	txn->logged = chunk->next;
+	ts_free(chunk, chunk->size);
+}
+
 /* The transaction is over: nobody needs the list of what it had logged. */
 void
 ts_forget_logged(TsTxn *txn)
