@@ -242,7 +242,14 @@ extern void ts_tuple_get_latest_tid(TableScanDesc scan, ItemPointer tid);
 extern bool ts_tuple_satisfies_snapshot(Relation rel, TupleTableSlot *slot, Snapshot snapshot);
 extern TransactionId ts_index_delete_tuples(Relation rel, TM_IndexDeleteOp *delstate);
 extern bool ts_was_fetched_dirty(TsRowRef ref);
-extern void ts_forget_fetched_dirty(void);
+extern TsRow *ts_last_dirty_row;
+
+static inline void
+ts_forget_fetched_dirty(void)
+{
+	ts_last_dirty_row = NULL;
+}
+
 
 /* modify.c */
 extern void ts_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,

@@ -28,7 +28,7 @@ typedef struct TsIndexFetch
  * The row that a SnapshotDirty fetch found last, for ON CONFLICT, which locks it
  * right away: any other access forgets it.
  */
-static TsRow *last_dirty_row = NULL;
+TsRow	   *ts_last_dirty_row = NULL;
 
 IndexFetchTableData *
 ts_index_fetch_begin(Relation rel)
@@ -51,19 +51,13 @@ ts_index_fetch_end(IndexFetchTableData *scan)
 	pfree(scan);
 }
 
-void
-ts_forget_fetched_dirty(void)
-{
-	last_dirty_row = NULL;
-}
-
 /* Did the last SnapshotDirty look-up find this row?  Answers once. */
 bool
 ts_was_fetched_dirty(TsRowRef ref)
 {
-	bool		yes = last_dirty_row == ts_ref_row(ref);
+	bool		yes = ts_last_dirty_row == ts_ref_row(ref);
 
-	last_dirty_row = NULL;
+	ts_last_dirty_row = NULL;
 	return yes;
 }
 
@@ -151,7 +145,7 @@ ts_index_fetch_tuple(IndexFetchTableData *scan, ItemPointer tid, Snapshot snapsh
 	else if (all_dead != NULL)
 		*all_dead = ts_row_is_dead(ref, ts_horizon(false));
 	ts_epoch_leave();
-	last_dirty_row = v != NULL && snapshot->snapshot_type == SNAPSHOT_DIRTY ?
+	ts_last_dirty_row = v != NULL && snapshot->snapshot_type == SNAPSHOT_DIRTY ?
 		ts_ref_row(ref) : NULL;
 	return v != NULL;
 }

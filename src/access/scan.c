@@ -322,6 +322,16 @@ ts_scan_getnextslot(TableScanDesc sscan, ScanDirection direction, TupleTableSlot
 	int			step = backward ? -1 : 1;
 
 	ts_forget_fetched_dirty();
+	/* the next row of the block, which is what almost all calls are for */
+	if (likely(!backward && scan->mvcc && sscan->rs_nkeys == 0 &&
+			   scan->position + 1 < scan->nvisible && scan->block != NULL &&
+			   !ScanDirectionIsNoMovement(direction)))
+	{
+		scan->position++;
+		store_visible(scan, slot);
+		pgstat_count_heap_getnext(sscan->rs_rd);
+		return true;
+	}
 	if (ScanDirectionIsNoMovement(direction))
 		return false;
 	for (;;)
