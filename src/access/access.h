@@ -91,7 +91,7 @@ ts_slot_point(TsSlot *slot, MinimalTuple tuple)
 	MinimalTupleTableSlot *m = &slot->base;
 
 	m->mintuple = tuple;
-	m->minhdr.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
+	/* minhdr.t_len is used by nobody; to set it would be to touch the tuple */
 	m->minhdr.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
 	m->off = 0;
 	m->base.tts_nvalid = 0;

@@ -25,6 +25,7 @@
 #include "transaction/snapshot.h"
 
 #define PREFETCH_DISTANCE	8
+#define PREFETCH_TUPLE		(TS_VERSION_HEADER + SizeofMinimalTupleHeader)
 
 /* shared state of a parallel scan */
 typedef struct TsParallelScan
@@ -178,7 +179,13 @@ collect_visible(TsScan *scan, TsBlock *block)
 		TsVersion  *v;
 
 		if (i + PREFETCH_DISTANCE < limit)
-			__builtin_prefetch(ts_row_head(&block->rows[i + PREFETCH_DISTANCE]));
+		{
+			const char *ahead = (const char *) ts_row_head(&block->rows[i + PREFETCH_DISTANCE]);
+
+			/* the header, and the tuple's beginning, which may be in the next line */
+			__builtin_prefetch(ahead);
+			__builtin_prefetch(ahead + PREFETCH_TUPLE);
+		}
 		v = ts_row_visible(&block->rows[i], &scan->view);
 		if (v != NULL)
 		{
