@@ -297,7 +297,7 @@ run_index_utility(PlannedStmt *pstmt, const char *query_string, bool read_only_t
 {
 	TsIndexCommand command;
 
-	if (!ts_index_command_begin(&pstmt, &command))
+	if (!ts_index_command_begin(&pstmt, context == PROCESS_UTILITY_SUBCOMMAND, &command))
 	{
 		run_utility(pstmt, query_string, read_only_tree, context, params,
 					query_env, dest, qc);

@@ -234,15 +234,16 @@ ts_index_undisguise(List *disguised, bool error)
  * errors, too.  *pstmt is what is to be run.
  */
 bool
-ts_index_command_begin(PlannedStmt **pstmt, TsIndexCommand *command)
+ts_index_command_begin(PlannedStmt **pstmt, bool subcommand, TsIndexCommand *command)
 {
 	TsSwitchMode mode = TS_SWITCH_BY_SETTING;
 	List	   *named = indexes_to_disguise((*pstmt)->utilityStmt);
 
 	memset(command, 0, sizeof(*command));
 	command->alters = ts_index_alter_begin((*pstmt)->utilityStmt, &command->alter);
+	/* CREATE TABLE LIKE names the access method of the index it copies */
 	if (accept_name(pstmt))
-		mode = TS_SWITCH_NAMED;
+		mode = subcommand ? TS_SWITCH_ALL : TS_SWITCH_NAMED;
 	else if (command->alter.hidden != NIL && !command->alter.other_indexes)
 		mode = TS_SWITCH_ALL;	/* new ones become what the old ones were */
 	if (mode == TS_SWITCH_BY_SETTING && named == NIL && !command->alters)

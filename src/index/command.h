@@ -53,7 +53,8 @@ typedef struct TsIndexCommand
 	TsIndexAlter alter;
 } TsIndexCommand;
 
-extern bool ts_index_command_begin(PlannedStmt **pstmt, TsIndexCommand *command);
+extern bool ts_index_command_begin(PlannedStmt **pstmt, bool subcommand,
+								   TsIndexCommand *command);
 extern void ts_index_command_end(TsIndexCommand *command, bool error);
 extern bool ts_index_alter_begin(Node *stmt, TsIndexAlter *alter);
 extern void ts_index_alter_end(TsIndexAlter *alter);

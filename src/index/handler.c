@@ -15,18 +15,61 @@
 #include "access/amapi.h"
 #include "access/nbtree.h"
 #include "fmgr.h"
+#include "nodes/nodeFuncs.h"
 #include "nodes/pathnodes.h"
 #include "utils/index_selfuncs.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/selfuncs.h"
 
 #include "compat.h"
 #include "index/index.h"
 
 TS_FUNCTION_INFO_V1(tsindex_handler);
 
-/* bytes of a page of a btree that is filled as such usually are */
-#define BTREE_PAGE_FILL		((BLCKSZ - SizeOfPageHeaderData) * 0.9)
-#define BTREE_ENTRY_BYTES(unique)	((unique) ? 20 : 10)	/* duplicates share a key */
+/* what a page of a btree holds, and what its tuples and TIDs take */
+#define PAGE_BYTES			((BLCKSZ - SizeOfPageHeaderData) * 0.9)
+#define TUPLE_OVERHEAD		(sizeof(IndexTupleData) + sizeof(ItemIdData))
+#define TID_BYTES			sizeof(ItemPointerData)
+#define PAGE_FANOUT			300
+
+/*
+ * The part of the entries that have a key of their own: btrees keep equal keys
+ * once.
+ */
+static double
+distinct_keys(PlannerInfo *root, IndexOptInfo *info, double entries)
+{
+	TargetEntry *target = linitial_node(TargetEntry, info->indextlist);
+	VariableStatData stats;
+	bool		is_default;
+	double		n;
+
+	if (info->unique || info->ncolumns > 1)
+		return entries;
+	examine_variable(root, (Node *) target->expr, 0, &stats);
+	n = get_variable_numdistinct(&stats, &is_default);
+	ReleaseVariableStats(stats);
+	return is_default ? entries : Min(n, entries);
+}
+
+/* Pages of a btree with as many entries. */
+static double
+btree_pages(PlannerInfo *root, IndexOptInfo *info, double entries)
+{
+	double		distinct = distinct_keys(root, info, entries);
+	double		width = 0;
+	ListCell   *cell;
+
+	foreach(cell, info->indextlist)
+	{
+		Node	   *expr = (Node *) lfirst_node(TargetEntry, cell)->expr;
+
+		width += get_typavgwidth(exprType(expr), exprTypmod(expr));
+	}
+	width = MAXALIGN((int) width) + TUPLE_OVERHEAD;
+	return Max(1, ceil((distinct * width + (entries - distinct) * TID_BYTES) / PAGE_BYTES));
+}
 
 /*
  * Costs as of a btree with as many entries: core's estimate of the size comes
@@ -39,18 +82,17 @@ cost_estimate(PlannerInfo *root, IndexPath *path, double loop_count, Cost *start
 	IndexOptInfo *info = path->indexinfo;
 	Relation	index = index_open(info->indexoid, NoLock);
 	double		entries = (double) pg_atomic_read_u64(&ts_index_tree(index).index->entries);
+	double		leaves = btree_pages(root, info, entries);
 
 	index_close(index, NoLock);
 	if (info->indpred != NIL)
 		info->tuples = Min(Max(entries, 1), Max(info->rel->tuples, 1));
-	info->pages = (BlockNumber) Max(1, ceil(entries * BTREE_ENTRY_BYTES(info->unique) / BTREE_PAGE_FILL)) + 1;
-	if (info->tree_height < 0)
-		info->tree_height = 0;
-	for (double n = info->pages; n > 300; n /= 300)
+	info->pages = (BlockNumber) leaves + 1;	/* and a meta page */
+	info->tree_height = 0;
+	for (double n = leaves; n > 1; n /= PAGE_FANOUT)
 		info->tree_height++;
 	btcostestimate(root, path, loop_count, startup_cost, total_cost, selectivity,
 				   correlation, pages);
-	info->tree_height = -1;
 }
 
 /* Is the column's value in the entries, exactly? */

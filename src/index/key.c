@@ -425,6 +425,21 @@ form_short(const TsKeyInfo *info, Datum value, bool isnull, TsKey *key)
 	key->tail = TS_TAIL_RANK(TS_RANK_VALUE);
 }
 
+/* The columns of a compared key from its tuple, in which the values lie. */
+static void
+key_columns(const TsKeyInfo *info, MinimalTuple tuple, TsKey *key)
+{
+	HeapTupleData htup;
+	int			natts = info->desc->natts;
+
+	htup.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
+	htup.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
+	key->ncolumns = info->ncolumns;
+	key->values = palloc(natts * sizeof(Datum));
+	key->isnull = palloc(natts * sizeof(bool));
+	heap_deform_tuple(&htup, info->desc, key->values, key->isnull);
+}
+
 static void
 form_tuple(const TsKeyInfo *info, Datum *values, bool *isnull, TsKey *key)
 {
@@ -441,16 +456,14 @@ form_tuple(const TsKeyInfo *info, Datum *values, bool *isnull, TsKey *key)
 	}
 	tuple = heap_form_minimal_tuple(info->desc, inlined, isnull);
 	key->prefix = 0;
-	key->ncolumns = info->ncolumns;
-	key->values = inlined;
-	key->isnull = isnull;
 	key->bytes = (char *) tuple;
 	key->len = tuple->t_len;
+	key_columns(info, tuple, key);
 }
 
 /*
- * The key of an index entry.  It may point to the values, and to memory of the
- * current context unless it is short.  Raises errors (detoasting, memory).
+ * The key of an index entry.  It may point to memory allocated in the current
+ * context.  Raises errors (detoasting, memory).
  */
 void
 ts_key_form(const TsKeyInfo *info, Datum *values, bool *isnull, ItemPointer tid, TsKey *key)
@@ -481,10 +494,6 @@ ts_key_form(const TsKeyInfo *info, Datum *values, bool *isnull, ItemPointer tid,
 void
 ts_key_of_entry(const TsKeyInfo *info, const TsEntry *entry, TsKey *key)
 {
-	HeapTupleData htup;
-	MinimalTuple tuple;
-	int			natts = info->desc->natts;
-
 	memset(key, 0, sizeof(TsKey));
 	key->prefix = entry->prefix;
 	key->tail = entry->tail;
@@ -492,15 +501,8 @@ ts_key_of_entry(const TsKeyInfo *info, const TsEntry *entry, TsKey *key)
 		return;
 	key->len = entry->blob->len;
 	key->bytes = memcpy(palloc_extended(key->len, MCXT_ALLOC_HUGE), entry->blob->data, key->len);
-	if (info->kind != TS_KEY_COMPARED)
-		return;
-	tuple = (MinimalTuple) key->bytes;
-	htup.t_len = tuple->t_len + MINIMAL_TUPLE_OFFSET;
-	htup.t_data = (HeapTupleHeader) ((char *) tuple - MINIMAL_TUPLE_OFFSET);
-	key->ncolumns = info->ncolumns;
-	key->values = palloc(natts * sizeof(Datum));
-	key->isnull = palloc(natts * sizeof(bool));
-	heap_deform_tuple(&htup, info->desc, key->values, key->isnull);
+	if (info->kind == TS_KEY_COMPARED)
+		key_columns(info, (MinimalTuple) key->bytes, key);
 }
 
 /* An entry that is a copy against a key; outside of epoch sections. */
