@@ -27,6 +27,7 @@
 #include "utils/timestamp.h"
 
 #include "memory/epoch.h"
+#include "storage/horizon.h"
 #include "transaction/durable.h"
 #include "transaction/txn.h"
 
@@ -78,7 +79,8 @@ typedef struct Image
 	char	   *buffer;
 
 	instr_time	rested;			/* when the last rest ended, */
-	uint64		paced_bytes;	/* and bytes written then: see pace() */
+	uint64		paced_bytes;	/* bytes written then, */
+	uint64		paced_count;	/* and transactions ended: see pace() */
 
 	instr_time	start;
 	instr_time	written;
@@ -401,22 +403,29 @@ uncommitted_creator(const TsTableRef *ref, TransactionId creator)
 }
 
 /*
- * Sessions want the processors, too: rest three times as long as the last piece
- * of work took.  Not while everybody waits for the image.
+ * Sessions want the processors, too: if transactions have ended since the last
+ * look, rest three times as long as the last piece of work took.  Not while
+ * everybody waits for the image.
  */
 static void
 pace(Image *image)
 {
 	instr_time	now;
 	uint64		usec;
+	uint64		count;
 
 	if (image->final || ts_image_hurry || image->out.bytes < image->paced_bytes + PACE_BYTES)
 		return;
-	INSTR_TIME_SET_CURRENT(now);
-	INSTR_TIME_SUBTRACT(now, image->rested);
-	usec = INSTR_TIME_GET_MICROSEC(now) * PACE_REST;
-	pg_usleep((long) Min(usec, PACE_MAX_USEC));
+	count = ts_current_count();
+	if (count != image->paced_count)
+	{
+		INSTR_TIME_SET_CURRENT(now);
+		INSTR_TIME_SUBTRACT(now, image->rested);
+		usec = INSTR_TIME_GET_MICROSEC(now) * PACE_REST;
+		pg_usleep((long) Min(usec, PACE_MAX_USEC));
+	}
 	INSTR_TIME_SET_CURRENT(image->rested);
+	image->paced_count = count;
 	image->paced_bytes = image->out.bytes;
 }
 
@@ -637,6 +646,7 @@ write_image(Image *image)
 					 &header->pending_bytes);
 	ts_stop_point(TS_STOP_IMAGE_SCAN);
 	INSTR_TIME_SET_CURRENT(image->rested);
+	image->paced_count = ts_current_count();
 	for (int t = 0; t < image->ntables; t++)
 	{
 		image_table(image, &image->tables[t]);
