@@ -16,9 +16,6 @@
 
 #include "durability/blockimage.h"
 
-/* a MinimalTuple's bytes from here on are kept */
-#define TUPLE_START		offsetof(MinimalTupleData, t_infomask2)
-
 typedef struct BlockHead
 {
 	Oid			dboid;
@@ -67,7 +64,7 @@ find_rows(TsBlock *block, Found *found)
 		found->n++;
 		found->bytes += sizeof(SlotHead);
 		if (v != NULL)
-			found->bytes += ts_version_tuple(v)->t_len - TUPLE_START;
+			found->bytes += ts_version_tuple(v)->t_len - TS_TUPLE_SKIPPED;
 	}
 }
 
@@ -80,7 +77,7 @@ slot_head(const Found *found, uint32 i)
 	if (v != NULL)
 	{
 		head.xmin = v->cid;
-		head.len = ts_version_tuple(v)->t_len - TUPLE_START;
+		head.len = ts_version_tuple(v)->t_len - TS_TUPLE_SKIPPED;
 	}
 	return head;
 }
@@ -97,7 +94,7 @@ encode(const BlockHead *head, const Found *found, char *buffer)
 		memcpy(buffer, &slot, sizeof(slot));
 		buffer += sizeof(slot);
 		if (slot.len > 0)
-			memcpy(buffer, found->slots[i].version->body + TUPLE_START, slot.len);
+			memcpy(buffer, found->slots[i].version->body + TS_TUPLE_SKIPPED, slot.len);
 		buffer += slot.len;
 	}
 }
@@ -113,7 +110,7 @@ write_through(TsImageOutput *out, const BlockHead *head, const Found *found)
 
 		ts_output_append(out, &slot, sizeof(slot));
 		if (slot.len > 0)
-			ts_output_append(out, found->slots[i].version->body + TUPLE_START, slot.len);
+			ts_output_append(out, found->slots[i].version->body + TS_TUPLE_SKIPPED, slot.len);
 	}
 }
 
@@ -185,7 +182,7 @@ take(Source *source, void *dst, uint64 len)
 static TsVersion *
 read_version(const SlotHead *slot)
 {
-	Size		tuple_len = (Size) slot->len + TUPLE_START;
+	Size		tuple_len = (Size) slot->len + TS_TUPLE_SKIPPED;
 	TsVersion  *v = ts_alloc_or_error(TS_VERSION_HEADER + tuple_len, TS_ALLOC_RESERVE);
 	MinimalTuple tuple = ts_version_tuple(v);
 
@@ -194,7 +191,7 @@ read_version(const SlotHead *slot)
 	v->cid = slot->xmin;
 	v->flags = TS_V_INSERTED;
 	v->aux = 0;
-	memset(tuple, 0, TUPLE_START);
+	memset(tuple, 0, TS_TUPLE_SKIPPED);
 	tuple->t_len = (uint32) tuple_len;
 	return v;
 }
@@ -252,7 +249,7 @@ ts_block_read(TsImageReader *reader, const TsBlockCopy *copy, char *buffer,
 		if (v == NULL)
 			continue;
 		content->nrows++;
-		take(&source, v->body + TUPLE_START, slot.len);
+		take(&source, v->body + TS_TUPLE_SKIPPED, slot.len);
 	}
 }
 

@@ -23,7 +23,6 @@
 #include "durability/load.h"
 #include "durability/pending.h"
 
-#define TUPLE_START		offsetof(MinimalTupleData, t_infomask2)
 #define SMALL_BODY		8192
 
 typedef enum PendingKind
@@ -106,8 +105,8 @@ body_of(const TsVersion *v, uint32 *len)
 {
 	if ((v->flags & TS_V_DELETED) == 0)
 	{
-		*len = ((const MinimalTupleData *) v->body)->t_len - TUPLE_START;
-		return v->body + TUPLE_START;
+		*len = ((const MinimalTupleData *) v->body)->t_len - TS_TUPLE_SKIPPED;
+		return v->body + TS_TUPLE_SKIPPED;
 	}
 	*len = (v->flags & TS_V_MOVED) ? sizeof(TsMoved) : 0;
 	return v->body;
@@ -311,16 +310,16 @@ read_write(TsImageReader *reader, TsTxn *txn)
 	TsVersion  *v;
 
 	ts_image_reader_read(reader, &head, sizeof(head));
-	body = (head.flags & TS_V_DELETED) ? MAXALIGN(head.len) : (Size) head.len + TUPLE_START;
+	body = (head.flags & TS_V_DELETED) ? MAXALIGN(head.len) : (Size) head.len + TS_TUPLE_SKIPPED;
 	v = ts_alloc_or_error(TS_VERSION_HEADER + body, TS_ALLOC_RESERVE);
 	v->flags = head.flags;
 	if (head.flags & TS_V_DELETED)
 		ts_image_reader_read(reader, v->body, head.len);
 	else
 	{
-		memset(v->body, 0, TUPLE_START);
+		memset(v->body, 0, TS_TUPLE_SKIPPED);
 		ts_version_tuple(v)->t_len = (uint32) body;
-		ts_image_reader_read(reader, v->body + TUPLE_START, head.len);
+		ts_image_reader_read(reader, v->body + TS_TUPLE_SKIPPED, head.len);
 	}
 	if (find_row(head.rnode, head.blkno, head.index, &ref))
 		ts_undecided_write(txn, head.xid, ref, v);

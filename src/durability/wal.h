@@ -62,12 +62,6 @@ typedef struct TsWalMixed
 #define TS_WAL_HAS_XMIN		0x20	/* copied rows: 4 bytes, xmin to be shown */
 #define TS_WAL_BASE_MINE	0x40	/* the version below is the same transaction's */
 
-/*
- * What of a tuple is logged and imaged: from here on.  Lengths and offsets
- * count from here, too.
- */
-#define TS_TUPLE_SKIPPED	offsetof(MinimalTupleData, t_infomask2)
-
 /* TS_WAL_PREPARE: locks, then relation files to be dropped at commit, at abort */
 typedef struct TsWalPrepare
 {

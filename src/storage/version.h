@@ -97,6 +97,12 @@ typedef struct TsMoved
 #define ts_version_tuple(v)	((MinimalTuple) (v)->body)
 #define ts_version_moved(v)	((TsMoved *) (v)->body)
 
+/*
+ * What of a tuple is logged and imaged: from here on.  Lengths and offsets there
+ * count from here, too.
+ */
+#define TS_TUPLE_SKIPPED	offsetof(MinimalTupleData, t_infomask2)
+
 static inline Size
 ts_version_size(const TsVersion *v)
 {
