@@ -533,19 +533,20 @@ define_settings(void)
 	MarkGUCPrefixReserved("tsengine");
 }
 
+/* A background worker without a database, from the postmaster's start on. */
 static void
-register_worker(void)
+register_worker(const char *name, const char *function)
 {
 	BackgroundWorker worker = {
-		.bgw_name = "tsengine garbage collector",
-		.bgw_type = "tsengine garbage collector",
 		.bgw_flags = BGWORKER_SHMEM_ACCESS,
 		.bgw_start_time = BgWorkerStart_PostmasterStart,
 		.bgw_restart_time = 1,
-		.bgw_library_name = "tsengine",
-		.bgw_function_name = "ts_garbage_worker_main"
+		.bgw_library_name = "tsengine"
 	};
 
+	strlcpy(worker.bgw_name, name, BGW_MAXLEN);
+	strlcpy(worker.bgw_type, name, BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, function, BGW_MAXLEN);
 	RegisterBackgroundWorker(&worker);
 }
 
@@ -560,8 +561,8 @@ _PG_init(void)
 	define_settings();
 	ts_slot_init_ops();
 	ts_txn_init_callbacks();
-	register_worker();
-	ts_guard_register();
+	register_worker("tsengine garbage collector", "ts_garbage_worker_main");
+	register_worker("tsengine guard", "ts_guard_main");
 	ts_redo_register();
 	hook_plpgsql();
 	ts_index_install_hooks();

@@ -467,19 +467,3 @@ ts_guard_main(Datum arg)
 	PG_END_TRY();
 	proc_exit(0);
 }
-
-void
-ts_guard_register(void)
-{
-	BackgroundWorker worker = {
-		.bgw_name = "tsengine guard",
-		.bgw_type = "tsengine guard",
-		.bgw_flags = BGWORKER_SHMEM_ACCESS,
-		.bgw_start_time = BgWorkerStart_PostmasterStart,
-		.bgw_restart_time = 1,
-		.bgw_library_name = "tsengine",
-		.bgw_function_name = "ts_guard_main"
-	};
-
-	RegisterBackgroundWorker(&worker);
-}

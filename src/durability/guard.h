@@ -24,7 +24,6 @@ extern bool ts_guard_writable(void);
 /* Is the guard there, or about to come, so that it is worth to wait for it? */
 extern bool ts_guard_expected(void);
 
-extern void ts_guard_register(void);
 extern TS_EXPORTED void ts_guard_main(Datum arg) pg_attribute_noreturn();
 
 #endif							/* TS_GUARD_H */
