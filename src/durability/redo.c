@@ -95,12 +95,6 @@ ts_redo_startup(void)
 }
 
 bool
-ts_recovery_over(void)
-{
-	return !RecoveryInProgress();
-}
-
-bool
 ts_recovery_happened(void)
 {
 	return pg_atomic_read_u32(&shared->happened) != 0;
